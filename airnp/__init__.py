@@ -1,0 +1,50 @@
+"""airnp completes matrices: images with holes, rating tables, any array where entries are missing.
+
+>>> import numpy as np, airnp
+>>> Y = np.outer([1.0, 2.0, 3.0], [1.0, 2.0, 4.0])
+>>> Y[1, 1] = np.nan
+>>> result = airnp.fit(Y, regularizers=[], max_iter=3000, stop=None, seed=0)
+>>> bool(abs(result.X[1, 1] - 4) < 0.5)
+True
+"""
+
+from airnp import masks, metrics
+from airnp.fit import fit
+from airnp.history import History
+from airnp.initialization import Balanced, Gaussian
+from airnp.inputs import EmptyLineWarning
+from airnp.objective import Objective
+from airnp.optimizers import Adam, ExponentialDecay, GradientDescent
+from airnp.regularizers import AdaptiveLaplacian, DirichletEnergy, FixedLaplacian, TotalVariation
+from airnp.result import DivergenceError, FitResult
+from airnp.state import FitState
+from airnp.stopping import EnergyChange, HeldOut
+from airnp.storage import load
+from airnp.transforms import Blocks
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Adam",
+    "AdaptiveLaplacian",
+    "Balanced",
+    "Blocks",
+    "DirichletEnergy",
+    "DivergenceError",
+    "EmptyLineWarning",
+    "EnergyChange",
+    "ExponentialDecay",
+    "FitResult",
+    "FitState",
+    "FixedLaplacian",
+    "Gaussian",
+    "GradientDescent",
+    "HeldOut",
+    "History",
+    "Objective",
+    "TotalVariation",
+    "fit",
+    "load",
+    "masks",
+    "metrics",
+]

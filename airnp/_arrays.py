@@ -1,0 +1,153 @@
+"""What airnp needs to know about arrays of any namespace: who they belong to, where they live, their kind.
+
+Everything here goes through ``array-api-compat``; nothing imports CuPy or PyTorch unless the caller
+already did, by handing over one of their arrays or the module itself.
+"""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+from typing import Any, TypeAlias
+
+import array_api_compat as compat
+import numpy as np
+import numpy.typing as npt
+
+Array: TypeAlias = Any
+"""An array of any array-API namespace. The standard has no common base class to name here."""
+
+Namespace: TypeAlias = Any
+"""An array-API module, such as ``array_api_compat.numpy``."""
+
+_WRAPPED = ("numpy", "cupy", "torch")
+
+
+def standard_namespace(xp: ModuleType) -> Namespace:
+    """Return the array-API flavour of a module that a caller names.
+
+    Parameters
+    ----------
+    xp : module
+        ``numpy``, ``cupy``, ``torch``, or any module that follows the array-API standard.
+
+    Returns
+    -------
+    module
+        ``array_api_compat.numpy`` and so on for the first three, the module itself otherwise.
+
+    Examples
+    --------
+    >>> import numpy
+    >>> standard_namespace(numpy).__name__
+    'array_api_compat.numpy'
+    """
+    if not isinstance(xp, ModuleType) or not hasattr(xp, "asarray"):
+        raise TypeError(f"xp: expected an array module such as numpy, cupy or torch, got {xp!r}")
+    if xp.__name__ in _WRAPPED:
+        return importlib.import_module(f"array_api_compat.{xp.__name__}")
+    return xp
+
+
+def namespace_name(xp: Namespace) -> str:
+    """Return the plain name of a namespace, as in ``"torch"`` for ``array_api_compat.torch``."""
+    return str(xp.__name__).removeprefix("array_api_compat.")
+
+
+def shared_namespace(arrays: dict[str, Array]) -> tuple[Namespace, Any]:
+    """Return the one namespace and the one device that all of the named arrays live in.
+
+    Parameters
+    ----------
+    arrays : dict of str to array
+        Arguments by name; the names appear in the error.
+
+    Returns
+    -------
+    namespace, device
+        Shared by all of them.
+
+    Raises
+    ------
+    TypeError
+        When two arrays belong to different namespaces or live on different devices.
+    """
+    spaces = {name: compat.array_namespace(array) for name, array in arrays.items()}
+    if len(set(spaces.values())) > 1:
+        found = ", ".join(f"{name} is {namespace_name(space)}" for name, space in spaces.items())
+        raise TypeError(f"all arrays must come from one namespace: {found}")
+    devices = {name: compat.device(array) for name, array in arrays.items()}
+    if len(set(map(str, devices.values()))) > 1:
+        found = ", ".join(f"{name} is on {device}" for name, device in devices.items())
+        raise TypeError(f"all arrays must live on one device: {found}")
+    first = next(iter(arrays))
+    return spaces[first], devices[first]
+
+
+def to_numpy(array: Array) -> npt.NDArray[Any]:
+    """Return a NumPy array with the values of an array of any namespace and device.
+
+    Examples
+    --------
+    >>> to_numpy([[1, 2], [3, 4]])
+    array([[1, 2],
+           [3, 4]])
+    """
+    if compat.is_torch_array(array):
+        return np.asarray(array.detach().cpu().numpy())
+    if compat.is_cupy_array(array):
+        return np.asarray(array.get())
+    if not compat.is_array_api_obj(array) or compat.is_numpy_array(array):
+        return np.asarray(array)
+    # A copy, because DLPack hands out a view of memory that may belong to the caller.
+    return np.array(np.from_dlpack(array))
+
+
+def from_numpy(values: npt.ArrayLike, xp: Namespace, device: Any, dtype: str) -> Array:
+    """Return an array of ``xp`` on ``device`` with a copy of NumPy ``values`` in dtype ``dtype``."""
+    host = np.array(values, dtype=dtype)
+    return xp.asarray(host, dtype=getattr(xp, dtype), device=device)
+
+
+def dtype_name(dtype: Any) -> str:
+    """Return a dtype's plain name, as in ``"float32"``, whichever namespace it comes from.
+
+    Examples
+    --------
+    >>> dtype_name(np.float32), dtype_name("<f8")
+    ('float32', 'float64')
+    """
+    try:
+        return str(np.dtype(dtype).name)
+    except TypeError:
+        return str(dtype).rsplit(".", 1)[-1]
+
+
+def requested_float(dtype: Any) -> str:
+    """Return ``"float32"`` or ``"float64"`` for what a caller asked for; refuse anything else."""
+    name = dtype_name(dtype)
+    if name not in ("float32", "float64"):
+        raise ValueError(f"dtype: expected float32 or float64, got {name}")
+    return name
+
+
+_FITS_FLOAT32 = frozenset({"bool", "int8", "uint8", "int16", "uint16", "float16", "bfloat16", "float32"})
+
+
+def natural_float(dtype: Any) -> str:
+    """Return the float type that holds every value of ``dtype``, as NumPy promotes it with float32.
+
+    Booleans, 8- and 16-bit integers and half precision become float32; wider integers become float64,
+    because 32-bit integers do not fit into float32's 24-bit significand.
+
+    Examples
+    --------
+    >>> natural_float(np.uint8), natural_float(np.int64), natural_float(np.float64)
+    ('float32', 'float64', 'float64')
+    """
+    return "float32" if dtype_name(dtype) in _FITS_FLOAT32 else "float64"
+
+
+def cast(array: Array, xp: Namespace, dtype: str) -> Array:
+    """Return a copy of ``array`` in ``dtype``, in native byte order."""
+    return xp.astype(array, getattr(xp, dtype), copy=True)

@@ -1,0 +1,164 @@
+"""The contract between the mathematics and the engines that carry it out.
+
+An engine is a module that offers the functions of :class:`Engine`. ``reference.py`` is the specification;
+every other engine gives the same answers to rounding, faster. The mathematics above never asks which
+engine it has.
+
+Three conventions hold for every operation:
+
+* Arrays may be stacks ``(…, m, n)`` of independent problems; scalars that depend on the data
+  (energies, fidelities) then have the stack's shape ``(…)``.
+* ``out`` is memory the engine *may* write the result into. Callers always use the returned array.
+* An array that an operation updates (a parameter, a gradient being accumulated) may be changed in place.
+  Callers always go on with the returned one, so that namespaces with immutable arrays work too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from airnp._arrays import Array
+
+AdjacencyKind: TypeAlias = Literal["row", "global", "product"]
+VariationKind: TypeAlias = Literal["l1", "quadratic"]
+Schedule: TypeAlias = Callable[[int], float]
+Memory: TypeAlias = Callable[[Hashable, tuple[int, ...]], Array | None]
+"""Gives memory for a named intermediate of a given shape, or None where the engine wants none."""
+
+Step: TypeAlias = Callable[[], Sequence[Array]]
+"""One iteration; returns the scalars to record, each of the stack's shape."""
+
+Run: TypeAlias = Callable[[int], npt.NDArray[np.float64]]
+"""Runs a number of iterations; returns what they recorded, shape (iterations, scalars, …)."""
+
+
+@dataclass
+class Moments:
+    """The running averages that Adam keeps for one parameter."""
+
+    first: Array
+    second: Array
+
+
+@dataclass(frozen=True)
+class AdamUpdate:
+    """Everything one Adam step of one parameter needs, as data, so that a kernel can carry it out.
+
+    ``step`` counts from 1; the learning rate of this step is ``rate * schedule(step)``.
+    """
+
+    moments: Moments
+    rate: float
+    step: int
+    beta1: float
+    beta2: float
+    epsilon: float
+    schedule: Schedule | None = None
+
+    @property
+    def current_rate(self) -> float:
+        """The learning rate of this very step."""
+        return self.rate if self.schedule is None else self.rate * self.schedule(self.step)
+
+
+@dataclass(frozen=True)
+class DescentUpdate:
+    """One step of plain gradient descent of one parameter."""
+
+    rate: float
+    step: int
+    schedule: Schedule | None = None
+
+    @property
+    def current_rate(self) -> float:
+        """The learning rate of this very step."""
+        return self.rate if self.schedule is None else self.rate * self.schedule(self.step)
+
+
+Update: TypeAlias = AdamUpdate | DescentUpdate
+
+
+class LaplacianTerms(NamedTuple):
+    """What a learned graph contributes at one point."""
+
+    energy: Array
+    """R = ½⟨A, D⟩, shape (…)."""
+    adjacency: Array
+    """A, shape (…, k, k), symmetric."""
+    degree: Array
+    """Row sums of A, shape (…, k)."""
+    gradient: Array | None
+    """weight · ∇_V R, shape (…, k, k); None when the update was carried out instead."""
+    parameter: Array
+    """V: after the update if there was one, else as given."""
+
+
+class Engine(Protocol):
+    """The operations that an engine offers."""
+
+    def product(self, a: Array, b: Array, *, out: Array | None = None) -> Array:
+        """Return ``a @ b``."""
+
+    def add_product(self, c: Array, a: Array, b: Array, *, alpha: float) -> Array:
+        """Return ``c + alpha · a @ b``; may overwrite ``c``."""
+
+    def gram(self, z: Array, *, out: Array | None = None) -> Array:
+        """Return ``z zᵀ``."""
+
+    def adjacency(self, kind: AdjacencyKind, v: Array) -> Array:
+        """Return the adjacency A of the free matrix V."""
+
+    def laplacian_terms(
+        self,
+        kind: AdjacencyKind,
+        v: Array,
+        gram: Array,
+        *,
+        weight: float,
+        update: Update | None = None,
+        out: Array | None = None,
+    ) -> LaplacianTerms:
+        """Return energy, adjacency, degrees and the gradient of V (or update V by it)."""
+
+    def residual(
+        self,
+        x: Array,
+        y: Array,
+        weights: Array,
+        *,
+        scale: float,
+        huber_delta: float | None = None,
+        row_scale: Array | None = None,
+        column_scale: Array | None = None,
+        out: Array | None = None,
+    ) -> tuple[Array, Array]:
+        """Return the fidelity and its gradient, plus ``row_scale ⊙ x + x ⊙ column_scale``."""
+
+    def scale_lines(self, g: Array, x: Array, row_scale: Array | None, column_scale: Array | None) -> Array:
+        """Return ``g + row_scale ⊙ x + x ⊙ column_scale``; may overwrite ``g``."""
+
+    def fixed_laplacian(
+        self, g: Array, z: Array, adjacency: Any, degree: Array, *, weight: float
+    ) -> tuple[Array, Array]:
+        """Return the energy ``tr(zᵀ L z)`` and ``g + 2 weight · L z``; may overwrite ``g``."""
+
+    def total_variation(
+        self, g: Array, x: Array, *, kind: VariationKind, epsilon: float, weight: float
+    ) -> tuple[Array, Array]:
+        """Return the variation of ``x`` and ``g + weight · its gradient``; may overwrite ``g``."""
+
+    def apply_updates(
+        self, params: Sequence[Array], grads: Sequence[Array], updates: Sequence[Update]
+    ) -> list[Array]:
+        """Carry out one update per parameter; return the parameters."""
+
+    def memory(self, like: Array) -> Memory:
+        """Return an allocator of intermediates that live from one iteration to the next."""
+
+    def prepare(self, step: Step) -> Run:
+        """Return a function that runs ``step`` a number of times and brings back what it recorded."""

@@ -1,0 +1,63 @@
+"""The matrix as a product of factors, X = W[L-1] … W[1] W[0], and the chain rule through it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from array_api_compat import array_namespace
+
+from airnp._arrays import Array
+from airnp.engines.contract import Engine, Memory
+
+
+def factor_shapes(m: int, n: int, depth: int, rank: int) -> list[tuple[int, int]]:
+    """Return the shapes of W[0] … W[L-1] whose product is m×n.
+
+    Examples
+    --------
+    >>> factor_shapes(6, 4, depth=3, rank=2)
+    [(2, 4), (2, 2), (6, 2)]
+    """
+    widths = [n] + [rank] * (depth - 1) + [m]
+    return [(widths[level + 1], widths[level]) for level in range(depth)]
+
+
+def suffix_products(ops: Engine, factors: Sequence[Array], memory: Memory) -> list[Array]:
+    """Return S[l] = W[l] … W[0] for every level l; the last one is X.
+
+    Parameters
+    ----------
+    ops : Engine
+    factors : sequence of arrays
+        W[0] (…, r, n), …, W[L-1] (…, m, r).
+    memory : Memory
+        Where the products may be kept.
+    """
+    products = [factors[0]]
+    for level, factor in enumerate(factors[1:], start=1):
+        shape = (*factor.shape[:-1], factors[0].shape[-1])
+        products.append(ops.product(factor, products[-1], out=memory(("suffix", level), shape)))
+    return products
+
+
+def factor_gradients(
+    ops: Engine, factors: Sequence[Array], products: Sequence[Array], gradient: Array, memory: Memory
+) -> list[Array]:
+    r"""Return ∂loss/∂W[l] for every level, from G = ∂loss/∂X and the suffix products.
+
+    A change dW[l] changes X by W[L-1] … W[l+1] · dW[l] · S[l-1]; hence, with
+    H[l] = (W[L-1] … W[l+1])ᵀ G,  ∂loss/∂W[l] = H[l] S[l-1]ᵀ  and  H[l-1] = W[l]ᵀ H[l].
+    Two products a level, none repeated.
+    """
+    xp = array_namespace(gradient)
+    grads: list[Array] = [None] * len(factors)
+    carried = gradient
+    for level in range(len(factors) - 1, 0, -1):
+        factor, below = factors[level], products[level - 1]
+        grads[level] = ops.product(
+            carried, xp.matrix_transpose(below), out=memory(("factor gradient", level), tuple(factor.shape))
+        )
+        shape = (*factor.shape[:-2], factor.shape[-1], carried.shape[-1])
+        carried = ops.product(xp.matrix_transpose(factor), carried, out=memory(("carried", level), shape))
+    grads[0] = carried
+    return grads

@@ -1,0 +1,394 @@
+"""``airnp.fit``: complete a matrix."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from os import PathLike
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from airnp import metrics, normalization
+from airnp._arrays import Array, to_numpy
+from airnp.fidelity import FidelityScale, Loss
+from airnp.history import History, energy_columns
+from airnp.inputs import Observations, read
+from airnp.linearmaps import measurement_operator
+from airnp.normalization import Normalization
+from airnp.objective import Objective
+from airnp.optimizers import resolve_optimizer
+from airnp.progress import ProgressBar
+from airnp.regularizers import Regularizer
+from airnp.result import DivergenceError, FitResult, FittedRegularizer
+from airnp.state import FitState
+from airnp.stopping import Choice, Monitor, resolve_stop
+from airnp.training import Training
+from airnp.transforms import Transform
+
+Callback = Callable[[int, FitState], Any]
+
+_KEEP_EVERY = 50
+"""Iterations between two copies of a finite state, to fall back to when a fit diverges or is interrupted."""
+
+_CHECKPOINT_SECONDS = 30.0
+
+
+def fit(
+    Y: Any,
+    mask: Any = None,
+    *,
+    xp: Any = None,
+    regularizers: Sequence[Regularizer] | None = None,
+    operator: Any = None,
+    shape: tuple[int, int] | None = None,
+    weights: Any = None,
+    fidelity: FidelityScale = "mean",
+    loss: Loss = "squared",
+    huber_delta: float = 0.1,
+    depth: int = 3,
+    rank: int | None = None,
+    max_iter: int = 40_000,
+    stop: Any = "auto",
+    optimizer: Any = "adam",
+    learning_rate: float = 1e-3,
+    init: Any = "gaussian",
+    seed: int | None = None,
+    dtype: Any = None,
+    normalize: bool = True,
+    engine: str = "auto",
+    truth: Any = None,
+    callback: Callback | None = None,
+    progress: bool = False,
+    record_every: int = 10,
+    checkpoint: str | PathLike[str] | None = None,
+) -> FitResult:
+    r"""Complete a matrix, or every matrix of a stack.
+
+    Minimises :math:`F(X) + \sum_i λ_i R_i(T_i(X))` over the factors of :math:`X = W[L-1] \cdots W[0]` and over the learned
+    graphs, by closed-form gradients.
+
+    Parameters
+    ----------
+    Y : array-like (…, m, n)
+        The data. An array of NumPy, CuPy, PyTorch or another array-API namespace; a ``numpy.ma`` array; a scipy.sparse
+        matrix, whose stored entries are the observed ones; a pandas DataFrame, whose labels come back on the result; or nested
+        lists. A stack is a batch of independent problems. With ``operator``, the measurements, of any shape.
+    mask : array-like, optional
+        True or 1 where observed; the shape of Y or of one matrix. Without it, NaN means missing.
+    xp : module, optional
+        Array namespace to compute in, such as ``cupy``; NumPy data is moved there. Default: that of Y.
+    regularizers : list of Regularizer, optional
+        Default: AIR, a learned graph over the rows and one over the columns. ``[]`` is plain deep matrix factorisation.
+    operator : LinearOperator or object with ``forward`` and ``adjoint``, optional
+        Y = A(X): a scipy.sparse.linalg.LinearOperator acts on X.ravel().
+    shape : (m, n), optional
+        Shape of X, where ``operator`` does not tell.
+    weights : array-like, optional
+        Non-negative weight of each entry in the fidelity; zero is missing.
+    fidelity : {"mean", "sum"}
+        Scale s of the fidelity: 2/(m·n), or 1.
+    loss : {"squared", "huber"}
+        Huber bounds the pull of outliers.
+    huber_delta : float
+        Error beyond which Huber's loss grows linearly, as a share of the data's range.
+    depth : int
+        Number of factors.
+    rank : int, optional
+        Inner dimension of the factors. Default min(m, n): none needs to be known.
+    max_iter : int
+        Iterations at most.
+    stop : "auto", None, or StopRule
+        ``"auto"`` holds out some observed entries and returns the iterate that predicts them best; ``None`` runs ``max_iter``
+        iterations and returns the last.
+    optimizer : {"adam", "gradient_descent"} or Adam, GradientDescent
+    learning_rate : float
+        For an optimiser given by name.
+    init : {"gaussian", "balanced"}, Gaussian, Balanced, or list of arrays
+        Where to start. Arrays (factors, or factors and graphs, in normalised units) are a warm start.
+    seed : int, optional
+        The same seed gives the same answer, bit for bit, on the same machine. Default: a new one, kept in ``result.seed``.
+    dtype : dtype, optional
+        float32 or float64. Default: that of Y; booleans, 8- and 16-bit integers become float32, wider integers float64.
+    normalize : bool
+        Bring the data to [0, 1] inside, and the answer back; then data of any scale and offset has the same relative answer.
+    engine : {"auto", "reference"}
+        What carries out the operations. ``"auto"`` is the fastest there is for the namespace.
+    truth : array-like (…, m, n), optional
+        The complete matrix, to record the NMAE on missing entries in ``history``. Only to look at: nothing is decided by it.
+    callback : callable, optional
+        ``callback(iteration, state)`` at each record, ``state`` being a :class:`FitState`; a true answer stops the fit.
+    progress : bool
+        Show a progress bar.
+    record_every : int
+        Iterations between two records.
+    checkpoint : path, optional
+        Save the result so far to this file every 30 seconds, atomically; :func:`airnp.load` reads it.
+
+    Returns
+    -------
+    FitResult
+
+    Raises
+    ------
+    ValueError, TypeError
+        For input that cannot be meant; the message names the argument.
+    DivergenceError
+        When the loss is no longer finite; it carries the last finite state.
+
+    Warns
+    -----
+    EmptyLineWarning
+        When a row or column has no observed entry at all.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> truth = rng.random((30, 2)) @ rng.random((2, 20))
+    >>> mask = rng.random(truth.shape) < 0.7
+    >>> result = fit(truth, mask, max_iter=3000, seed=0)
+    >>> bool(np.abs(result.X - truth)[~mask].mean() < 0.05)
+    True
+    """
+    max_iter = _checked_whole("max_iter", max_iter)
+    record_every = _checked_whole("record_every", record_every)
+    rule = resolve_stop(stop)
+    method = resolve_optimizer(optimizer, learning_rate)
+    seed = _checked_seed(seed)
+    if callback is not None and not callable(callback):
+        raise TypeError(f"callback: expected a function of (iteration, state), got {type(callback).__name__}")
+
+    data = _prepare(Y, mask, weights, xp, dtype, operator, shape, normalize)
+    monitor = rule.begin(data.observations, data.operator, seed)
+    objective = Objective.from_observations(
+        _without(data.observations, monitor.held_out),
+        regularizers=regularizers,
+        depth=depth,
+        rank=rank,
+        operator=data.operator,
+        shape=data.shape,
+        fidelity=fidelity,
+        loss=loss,
+        huber_delta=huber_delta,
+        engine=engine,
+    )
+    watcher = _Watcher(objective, data, truth)
+    training = Training(objective, method, objective.init(seed, init))
+
+    def result_so_far(reason: str) -> FitResult:
+        return _result(objective, data, training, monitor, watcher.history, reason, seed)
+
+    reason = f"max_iter ({max_iter}) reached"
+    saved = time.monotonic()
+    try:
+        with ProgressBar(max_iter, progress) as bar:
+            for iterations in _portions(max_iter, record_every):
+                values = training.advance(iterations)
+                if not np.isfinite(values).all():
+                    raise _diverged(training, watcher.history, result_so_far, values)
+                state = watcher.record(training, values)
+                bar.show(state)
+                if training.iteration - training.kept_iteration >= _KEEP_EVERY and watcher.is_finite(state):
+                    training.keep()
+                if checkpoint is not None and time.monotonic() - saved > _CHECKPOINT_SECONDS:
+                    result_so_far("checkpoint").save(checkpoint)
+                    saved = time.monotonic()
+                stopped = monitor.check(state)
+                if stopped is None and callback is not None and callback(training.iteration, state):
+                    stopped = "stopped by callback"
+                if stopped is not None:
+                    reason = stopped
+                    break
+    except KeyboardInterrupt:
+        # An iteration may have been cut in half; the kept state was whole.
+        training.fall_back()
+        watcher.history.truncate(training.iteration)
+        reason = "interrupted"
+    return result_so_far(reason)
+
+
+@dataclass(frozen=True)
+class _Data:
+    """What was read: the observations as the mathematics sees them, and the way back."""
+
+    observations: Observations
+    normalization: Normalization
+    operator: Transform | None
+    shape: tuple[int, int]
+    original: Array | None
+
+
+def _prepare(
+    Y: Any, mask: Any, weights: Any, xp: Any, dtype: Any, operator: Any, shape: Any, normalize: bool
+) -> _Data:
+    observations = read(Y, mask, weights, xp=xp, dtype=dtype, matrices=operator is None)
+    if operator is None:
+        batch, size = tuple(observations.values.shape[:-2]), tuple(observations.values.shape[-2:])
+        original = observations.place(observations.values, observations.dtype)
+        scaled, way_back = (
+            normalization.by_range(observations)
+            if normalize
+            else (observations, normalization.identity(observations, batch))
+        )
+        return _Data(scaled.moved(), way_back, None, size, original)
+    observations = observations.moved()
+    bound, size = measurement_operator(operator, observations.values, shape, observations.xp)
+    scaled, way_back = (
+        normalization.by_size(observations, bound, size)
+        if normalize
+        else (observations, normalization.identity(observations, ()))
+    )
+    return _Data(scaled, way_back, bound, size, None)
+
+
+def _without(observations: Observations, held_out: npt.NDArray[np.bool_] | None) -> Observations:
+    """Return the observations less those that are held out."""
+    if held_out is None:
+        return observations
+    kept = observations.place(~held_out, observations.dtype)
+    return replace(observations, weights=observations.weights * kept)
+
+
+class _Watcher:
+    """Turns what the engine recorded into history and states."""
+
+    def __init__(self, objective: Objective, data: _Data, truth: Any) -> None:
+        self._objective = objective
+        self._data = data
+        self._energies = energy_columns([regularizer.name for regularizer in objective.regularizers])
+        self._truth = None if truth is None else _checked_truth(truth, (*objective.batch, *objective.shape), data)
+        self._missing_from = None if data.original is None else to_numpy(data.observations.mask)
+        self.history = History(["loss", "fidelity", *self._energies, *(["nmae"] if truth is not None else [])])
+        self._last: npt.NDArray[np.float64] | None = None
+
+    def record(self, training: Training, values: npt.NDArray[np.float64]) -> FitState:
+        """Record the last of some iterations and return the state after it."""
+        fidelity, energies = values[-1, 0], values[-1, 1:]
+        before = values[-2, 1:] if len(values) > 1 else self._last
+        self._last = energies
+        state = FitState(
+            iteration=training.iteration,
+            loss=_plain(self._objective.losses(fidelity, list(energies))),
+            fidelity=_plain(fidelity),
+            energies={name: _plain(energy) for name, energy in zip(self._energies, energies, strict=True)},
+            energy_change=None if before is None else np.abs(energies - before),
+            params=training.params,
+            multiply=self._objective.matrix,
+            undo=self._data.normalization.undo,
+        )
+        row = {"loss": state.loss, "fidelity": state.fidelity, **state.energies}
+        if self._truth is not None:
+            row["nmae"] = np.asarray(metrics.nmae(state.X, self._truth, self._missing_from))
+        self.history.append(state.iteration, row)
+        return state
+
+    def is_finite(self, state: FitState) -> bool:
+        """Whether the matrix and all parameters of a state are finite."""
+        xp = self._data.observations.xp
+        return all(bool(xp.all(xp.isfinite(array))) for array in (state.normalized_matrix, *state.params))
+
+
+def _plain(value: npt.NDArray[np.float64]) -> Any:
+    """Return a Python float for one problem, an array for a stack."""
+    return float(value) if np.ndim(value) == 0 else value
+
+
+def _portions(max_iter: int, record_every: int) -> Iterator[int]:
+    """Yield numbers of iterations such that 1, every multiple of ``record_every``, and the last are recorded."""
+    done = 0
+    while done < max_iter:
+        goal = 1 if done == 0 else min(max_iter, (done // record_every + 1) * record_every)
+        yield goal - done
+        done = goal
+
+
+def _diverged(
+    training: Training, history: History, result_so_far: Callable[[str], FitResult], values: npt.NDArray[np.float64]
+) -> DivergenceError:
+    """Return the error to raise, with the last finite state in it."""
+    finite = np.isfinite(values.reshape(len(values), -1)).all(axis=1)
+    where = training.iteration - len(values) + int(np.argmin(finite)) + 1
+    training.fall_back()
+    history.truncate(training.iteration)
+    return DivergenceError(
+        f"the loss became infinite or not a number at iteration {where}; the state after iteration "
+        f"{training.iteration} is in the error's .result. A smaller learning_rate or smaller weights help.",
+        result_so_far("diverged"),
+    )
+
+
+def _result(
+    objective: Objective,
+    data: _Data,
+    training: Training,
+    monitor: Monitor,
+    history: History,
+    reason: str,
+    seed: int,
+) -> FitResult:
+    last = Choice(training.params, np.full(objective.batch, training.iteration, dtype=np.int64))
+    chosen = monitor.choice() or last
+    params = chosen.params
+    energies = objective.evaluate(params, memory=lambda name, shape: None).energies
+    graphs = iter(params[objective.depth :])
+    fitted = [
+        FittedRegularizer(
+            regularizer.name,
+            repr(regularizer),
+            term.weight,
+            energy,
+            adjacency,
+            next(graphs) if term.parameter_shape is not None else None,
+        )
+        for regularizer, term, energy, adjacency in zip(
+            objective.regularizers, objective.terms, energies, objective.adjacencies(params), strict=True
+        )
+    ]
+    return FitResult(
+        matrix=data.normalization.undo(objective.matrix(params)),
+        factors=list(params[: objective.depth]),
+        regularizers=fitted,
+        history=history,
+        n_iter=training.iteration,
+        best_iter=_whole(chosen.iteration),
+        stop_reason=reason,
+        seed=seed,
+        normalization=data.normalization,
+        mask=None if data.original is None else data.observations.mask,
+        observed=data.original,
+        labels=data.observations.labels,
+    )
+
+
+def _whole(iteration: npt.NDArray[np.int64]) -> Any:
+    return int(iteration) if iteration.ndim == 0 else iteration
+
+
+def _checked_truth(truth: Any, shape: tuple[int, ...], data: _Data) -> npt.NDArray[Any]:
+    values = to_numpy(truth)
+    if values.shape != shape:
+        raise ValueError(f"truth: expected shape {shape}, got {values.shape}")
+    if data.original is not None and bool(np.all(to_numpy(data.observations.mask))):
+        raise ValueError("truth: nothing is missing, so there is no error on missing entries to record")
+    return values
+
+
+def _checked_whole(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise TypeError(f"{name}: expected a whole number, got {value!r}")
+    if value < 1:
+        raise ValueError(f"{name}: expected at least 1, got {value}")
+    return int(value)
+
+
+def _checked_seed(seed: Any) -> int:
+    if seed is None:
+        return int(np.random.SeedSequence().generate_state(1, np.uint32)[0])
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
+        raise TypeError(f"seed: expected a whole number, got {seed!r}")
+    if seed < 0:
+        raise ValueError(f"seed: expected at least 0, got {seed}")
+    return int(seed)

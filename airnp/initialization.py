@@ -1,0 +1,122 @@
+"""Where the factors and the graphs start."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from airnp.factorization import factor_shapes
+
+Host = npt.NDArray[np.float64]
+
+_FIRST_GRADIENT = 1e-6
+_FIRST_ENTRY = 1e-9 * 240**2
+"""An entry of the first X at 240×240, depth 3, N(1e-3, 1e-3²)."""
+
+
+@runtime_checkable
+class Initializer(Protocol):
+    """Draws the first factors W[0] … W[L-1] of an m×n matrix, in float64 on the host."""
+
+    def draw(self, rng: np.random.Generator, m: int, n: int, depth: int, rank: int) -> list[Host]:
+        """Return the factors."""
+
+
+def lively_scale(m: int, n: int, depth: int, rank: int) -> float:
+    r"""Return μ such that factors drawn from N(μ, μ²) start to move at once, whatever their size and depth.
+
+    Every entry of a product of L such factors is about μᴸ rᴸ⁻¹, and the first gradient of a factor under the mean fidelity
+    about μᴸ⁻¹ rᴸ⁻² / max(m, n). At 240×240 and L = 3, μ = 1e-3 makes them 6e-5 and 1e-6. Far smaller gradients
+    drown in Adam's ε = 1e-8; far smaller products leave the noise, which tells the components apart, below
+    one step of the optimiser. The scale returned is the smallest that falls below neither value.
+
+    Examples
+    --------
+    >>> round(lively_scale(240, 240, depth=3, rank=240), 12)
+    0.001
+    """
+    by_entry = (_FIRST_ENTRY / rank ** (depth - 1)) ** (1 / depth)
+    if depth == 1:
+        return float(by_entry)
+    by_gradient = (_FIRST_GRADIENT * max(m, n) / rank ** (depth - 2)) ** (1 / (depth - 1))
+    return float(max(by_entry, by_gradient))
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """Every entry of every factor from N(mean, scale²).
+
+    Parameters
+    ----------
+    mean, scale : float, optional
+        Default: both are :func:`lively_scale`, 1e-3 for a 240×240 matrix of depth 3.
+    """
+
+    mean: float | None = None
+    scale: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.mean is not None and not np.isfinite(self.mean):
+            raise ValueError(f"mean: expected a finite number, got {self.mean!r}")
+        if self.scale is not None and not 0 <= self.scale < np.inf:
+            raise ValueError(f"scale: expected a finite number of at least 0, got {self.scale!r}")
+
+    def draw(self, rng: np.random.Generator, m: int, n: int, depth: int, rank: int) -> list[Host]:
+        """Return the factors."""
+        lively = lively_scale(m, n, depth, rank)
+        mean = lively if self.mean is None else self.mean
+        scale = lively if self.scale is None else self.scale
+        return [rng.normal(mean, scale, size=shape) for shape in factor_shapes(m, n, depth, rank)]
+
+
+@dataclass(frozen=True)
+class Balanced:
+    """Factors with W[l+1]ᵀ W[l+1] = W[l] W[l]ᵀ, whose product is that of :class:`Gaussian` factors.
+
+    With the product's singular value decomposition U Σ Vᵀ and random orthogonal Q, W[l] = Q[l+1] Σ^(1/L) Q[l]ᵀ, where Q[0] = V
+    and Q[L] = U. Under gradient flow balanced factors stay balanced, which the theory assumes.
+
+    Parameters
+    ----------
+    mean, scale : float, optional
+        Of the Gaussian factors.
+    """
+
+    mean: float | None = None
+    scale: float | None = None
+
+    def draw(self, rng: np.random.Generator, m: int, n: int, depth: int, rank: int) -> list[Host]:
+        """Return the factors."""
+        product = np.linalg.multi_dot([np.eye(m), *reversed(Gaussian(self.mean, self.scale).draw(rng, m, n, depth, rank))])
+        left, singular, right = np.linalg.svd(product, full_matrices=False)
+        if depth == 1:
+            return [product]
+        root = singular[:rank] ** (1 / depth)
+        bases = [right[:rank].T]
+        bases += [np.linalg.qr(rng.standard_normal((rank, rank)))[0] for _ in range(depth - 1)]
+        bases += [left[:, :rank]]
+        return [(bases[level + 1] * root) @ bases[level].T for level in range(depth)]
+
+
+_NAMED: dict[str, Initializer] = {"gaussian": Gaussian(), "balanced": Balanced()}
+
+
+def checked_init(init: Any) -> Initializer | Sequence[Any]:
+    """Return the initializer that ``init`` names or is, or the given arrays."""
+    if isinstance(init, str):
+        if init not in _NAMED:
+            raise ValueError(f"init: expected one of {', '.join(map(repr, _NAMED))}, an initializer or arrays, got {init!r}")
+        return _NAMED[init]
+    if isinstance(init, Initializer) or isinstance(init, list | tuple):
+        return init
+    raise TypeError(f"init: expected a name, an initializer such as Gaussian(mean, scale), or a list of arrays, got {init!r}")
+
+
+def draw_graph(rng: np.random.Generator, nodes: int) -> Host:
+    """Return the first V of a graph: uniform in ±1/√k, as a linear layer's weights in the authors' program."""
+    bound = 1 / np.sqrt(nodes)
+    return rng.uniform(-bound, bound, size=(nodes, nodes))

@@ -1,0 +1,215 @@
+"""Optimisers: their mathematics is data (:class:`Update`), their state is explicit, they update in place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, TypeAlias
+
+from array_api_compat import array_namespace
+
+from airnp._arrays import Array
+from airnp.engines import reference
+from airnp.engines.contract import AdamUpdate, DescentUpdate, Engine, Moments, Schedule, Update
+
+Kind: TypeAlias = Literal["factor", "graph"]
+
+
+class Optimizer(Protocol):
+    """What a fit asks of an optimiser."""
+
+    def init(self, params: Sequence[Array], kinds: Sequence[Kind] | None = None) -> Any:
+        """Return the state before the first step."""
+
+    def updates(self, state: Any) -> Sequence[Update]:
+        """Advance the state by one step and say what to do with each parameter."""
+
+
+def _checked_rate(name: str, rate: Any) -> float:
+    if isinstance(rate, bool) or not isinstance(rate, int | float):
+        raise TypeError(f"{name}: expected a number, got {type(rate).__name__}")
+    if not 0 < rate < float("inf"):
+        raise ValueError(f"{name}: expected a positive number, got {rate!r}")
+    return float(rate)
+
+
+def _check_rates(optimizer: Adam | GradientDescent) -> None:
+    _checked_rate("learning_rate", optimizer.learning_rate)
+    if optimizer.graph_learning_rate is not None:
+        _checked_rate("graph_learning_rate", optimizer.graph_learning_rate)
+
+
+def _rates(
+    optimizer: Adam | GradientDescent, params: Sequence[Array], kinds: Sequence[Kind] | None
+) -> list[float]:
+    """Return each parameter's learning rate by its kind."""
+    kinds = ["factor"] * len(params) if kinds is None else kinds
+    if len(kinds) != len(params):
+        raise ValueError(f"kinds: expected {len(params)}, one for each parameter, got {len(kinds)}")
+    factor_rate, graph_rate = optimizer.learning_rate, optimizer.graph_learning_rate
+    return [graph_rate if kind == "graph" and graph_rate is not None else factor_rate for kind in kinds]
+
+
+@dataclass(frozen=True)
+class ExponentialDecay:
+    """Multiplies the learning rate by ``factor`` over every ``every`` steps, smoothly.
+
+    Examples
+    --------
+    >>> decay = ExponentialDecay(factor=0.5, every=100)
+    >>> decay(1), decay(101)
+    (1.0, 0.5)
+    """
+
+    factor: float
+    every: int
+
+    def __post_init__(self) -> None:
+        if not 0 < self.factor <= 1:
+            raise ValueError(f"factor: expected a number in (0, 1], got {self.factor!r}")
+        if self.every < 1:
+            raise ValueError(f"every: expected at least 1, got {self.every!r}")
+
+    def __call__(self, step: int) -> float:
+        return float(self.factor ** ((step - 1) / self.every))
+
+
+@dataclass
+class AdamState:
+    """Adam's memory: the number of steps made, and two moments and a rate for each parameter."""
+
+    moments: list[Moments]
+    rates: list[float]
+    step: int = 0
+
+
+@dataclass(frozen=True)
+class Adam:
+    """Adam, in the arithmetic of ``torch.optim.Adam``.
+
+    Parameters
+    ----------
+    learning_rate : float
+        Of the factors.
+    graph_learning_rate : float, optional
+        Of the graphs. Default: the same.
+    betas : (float, float)
+        Decay of the first and of the second moment.
+    epsilon : float
+        Added to the root of the second moment after its bias correction.
+    schedule : callable, optional
+        Factor of both rates at step 1, 2, …
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> params, optimizer = [np.array([1.0])], Adam(0.1)
+    >>> state = optimizer.init(params)
+    >>> for _ in range(100):
+    ...     optimizer.step(params, [2 * params[0]], state)
+    >>> bool(abs(params[0][0]) < 0.1), state.step
+    (True, 100)
+    """
+
+    learning_rate: float = 1e-3
+    graph_learning_rate: float | None = None
+    betas: tuple[float, float] = (0.9, 0.999)
+    epsilon: float = 1e-8
+    schedule: Schedule | None = None
+
+    def __post_init__(self) -> None:
+        _check_rates(self)
+        if len(self.betas) != 2 or not all(0 <= beta < 1 for beta in self.betas):
+            raise ValueError(f"betas: expected two numbers in [0, 1), got {self.betas!r}")
+        if not self.epsilon >= 0:
+            raise ValueError(f"epsilon: expected a number of at least 0, got {self.epsilon!r}")
+
+    def init(self, params: Sequence[Array], kinds: Sequence[Kind] | None = None) -> AdamState:
+        """Return the state before the first step: zero moments.
+
+        Parameters
+        ----------
+        params : sequence of arrays
+        kinds : sequence of {"factor", "graph"}, optional
+            Which rate each parameter has. Default: all are factors.
+        """
+        moments = []
+        for param in params:
+            zeros_like = array_namespace(param).zeros_like
+            moments.append(Moments(zeros_like(param), zeros_like(param)))
+        return AdamState(moments, _rates(self, params, kinds))
+
+    def updates(self, state: AdamState) -> list[AdamUpdate]:
+        """Advance the state by one step and say what to do with each parameter."""
+        state.step += 1
+        return [
+            AdamUpdate(moments, rate, state.step, *self.betas, self.epsilon, self.schedule)
+            for moments, rate in zip(state.moments, state.rates, strict=True)
+        ]
+
+    def step(self, params: list[Array], grads: Sequence[Array], state: AdamState, engine: Engine | None = None) -> None:
+        """Make one step: update ``params`` and ``state`` in place."""
+        _step(self, params, grads, state, engine)
+
+
+@dataclass
+class DescentState:
+    """Gradient descent's memory: the number of steps made and each parameter's rate."""
+
+    rates: list[float]
+    step: int = 0
+
+
+@dataclass(frozen=True)
+class GradientDescent:
+    """Plain gradient descent, p ← p − rate · g.
+
+    Parameters
+    ----------
+    learning_rate : float
+        Of the factors.
+    graph_learning_rate : float, optional
+        Of the graphs. Default: the same.
+    schedule : callable, optional
+        Factor of both rates at step 1, 2, …
+    """
+
+    learning_rate: float = 1e-3
+    graph_learning_rate: float | None = None
+    schedule: Schedule | None = None
+
+    def __post_init__(self) -> None:
+        _check_rates(self)
+
+    def init(self, params: Sequence[Array], kinds: Sequence[Kind] | None = None) -> DescentState:
+        """Return the state before the first step."""
+        return DescentState(_rates(self, params, kinds))
+
+    def updates(self, state: DescentState) -> list[DescentUpdate]:
+        """Advance the state by one step and say what to do with each parameter."""
+        state.step += 1
+        return [DescentUpdate(rate, state.step, self.schedule) for rate in state.rates]
+
+    def step(self, params: list[Array], grads: Sequence[Array], state: DescentState, engine: Engine | None = None) -> None:
+        """Make one step: update ``params`` and ``state`` in place."""
+        _step(self, params, grads, state, engine)
+
+
+def _step(optimizer: Optimizer, params: list[Array], grads: Sequence[Array], state: Any, engine: Engine | None) -> None:
+    ops: Any = reference if engine is None else engine
+    params[:] = ops.apply_updates(params, grads, optimizer.updates(state))
+
+
+def resolve_optimizer(optimizer: Any, learning_rate: float) -> Any:
+    """Return the optimiser that ``optimizer`` names or is.
+
+    A name takes ``learning_rate``; an object brings its own.
+    """
+    named = {"adam": Adam, "gradient_descent": GradientDescent}
+    if isinstance(optimizer, str):
+        if optimizer not in named:
+            raise ValueError(f"optimizer: expected one of {', '.join(map(repr, named))} or an object, got {optimizer!r}")
+        return named[optimizer](_checked_rate("learning_rate", learning_rate))
+    if not (hasattr(optimizer, "init") and hasattr(optimizer, "updates")):
+        raise TypeError(f"optimizer: expected a name or an object with init and updates, got {type(optimizer).__name__}")
+    return optimizer
