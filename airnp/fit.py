@@ -67,21 +67,23 @@ def fit(
 ) -> FitResult:
     r"""Complete a matrix, or every matrix of a stack.
 
-    Minimises :math:`F(X) + \sum_i λ_i R_i(T_i(X))` over the factors of :math:`X = W[L-1] \cdots W[0]` and over the learned
-    graphs, by closed-form gradients.
+    Minimises :math:`F(X) + \sum_i λ_i R_i(T_i(X))` over the factors of :math:`X = W[L-1] \cdots W[0]` and
+    over the learned graphs, by closed-form gradients.
 
     Parameters
     ----------
     Y : array-like (…, m, n)
-        The data. An array of NumPy, CuPy, PyTorch or another array-API namespace; a ``numpy.ma`` array; a scipy.sparse
-        matrix, whose stored entries are the observed ones; a pandas DataFrame, whose labels come back on the result; or nested
-        lists. A stack is a batch of independent problems. With ``operator``, the measurements, of any shape.
+        The data. An array of NumPy, CuPy, PyTorch or another array-API namespace; a ``numpy.ma`` array; a
+        scipy.sparse matrix, whose stored entries are the observed ones; a pandas DataFrame, whose labels
+        come back on the result; or nested lists. A stack is a batch of independent problems. With
+        ``operator``, the measurements, of any shape.
     mask : array-like, optional
         True or 1 where observed; the shape of Y or of one matrix. Without it, NaN means missing.
     xp : module, optional
         Array namespace to compute in, such as ``cupy``; NumPy data is moved there. Default: that of Y.
     regularizers : list of Regularizer, optional
-        Default: AIR, a learned graph over the rows and one over the columns. ``[]`` is plain deep matrix factorisation.
+        Default: AIR, a learned graph over the rows and one over the columns. ``[]`` is plain deep matrix
+        factorisation.
     operator : LinearOperator or object with ``forward`` and ``adjoint``, optional
         Y = A(X): a scipy.sparse.linalg.LinearOperator acts on X.ravel().
     shape : (m, n), optional
@@ -101,25 +103,30 @@ def fit(
     max_iter : int
         Iterations at most.
     stop : "auto", None, or StopRule
-        ``"auto"`` holds out some observed entries and returns the iterate that predicts them best; ``None`` runs ``max_iter``
-        iterations and returns the last.
+        ``"auto"`` holds out some observed entries and returns the iterate that predicts them best;
+        ``None`` runs ``max_iter`` iterations and returns the last.
     optimizer : {"adam", "gradient_descent"} or Adam, GradientDescent
     learning_rate : float
         For an optimiser given by name.
     init : {"gaussian", "balanced"}, Gaussian, Balanced, or list of arrays
         Where to start. Arrays (factors, or factors and graphs, in normalised units) are a warm start.
     seed : int, optional
-        The same seed gives the same answer, bit for bit, on the same machine. Default: a new one, kept in ``result.seed``.
+        The same seed gives the same answer, bit for bit, on the same machine. Default: a new one, kept in
+        ``result.seed``.
     dtype : dtype, optional
-        float32 or float64. Default: that of Y; booleans, 8- and 16-bit integers become float32, wider integers float64.
+        float32 or float64. Default: that of Y; booleans, 8- and 16-bit integers become float32, wider
+        integers float64.
     normalize : bool
-        Bring the data to [0, 1] inside, and the answer back; then data of any scale and offset has the same relative answer.
+        Bring the data to [0, 1] inside, and the answer back; then data of any scale and offset has the
+        same relative answer.
     engine : {"auto", "reference"}
         What carries out the operations. ``"auto"`` is the fastest there is for the namespace.
     truth : array-like (…, m, n), optional
-        The complete matrix, to record the NMAE on missing entries in ``history``. Only to look at: nothing is decided by it.
+        The complete matrix, to record the NMAE on missing entries in ``history``. Only to look at:
+        nothing is decided by it.
     callback : callable, optional
-        ``callback(iteration, state)`` at each record, ``state`` being a :class:`FitState`; a true answer stops the fit.
+        ``callback(iteration, state)`` at each record, ``state`` being a :class:`FitState`; a true answer
+        stops the fit.
     progress : bool
         Show a progress bar.
     record_every : int
@@ -259,9 +266,13 @@ class _Watcher:
         self._objective = objective
         self._data = data
         self._energies = energy_columns([regularizer.name for regularizer in objective.regularizers])
-        self._truth = None if truth is None else _checked_truth(truth, (*objective.batch, *objective.shape), data)
+        self._truth = (
+            None if truth is None else _checked_truth(truth, (*objective.batch, *objective.shape), data)
+        )
         self._missing_from = None if data.original is None else to_numpy(data.observations.mask)
-        self.history = History(["loss", "fidelity", *self._energies, *(["nmae"] if truth is not None else [])])
+        self.history = History(
+            ["loss", "fidelity", *self._energies, *(["nmae"] if truth is not None else [])]
+        )
         self._last: npt.NDArray[np.float64] | None = None
 
     def record(self, training: Training, values: npt.NDArray[np.float64]) -> FitState:
@@ -297,7 +308,7 @@ def _plain(value: npt.NDArray[np.float64]) -> Any:
 
 
 def _portions(max_iter: int, record_every: int) -> Iterator[int]:
-    """Yield numbers of iterations such that 1, every multiple of ``record_every``, and the last are recorded."""
+    """Yield numbers of iterations that end at 1, at every multiple of ``record_every``, and at the last."""
     done = 0
     while done < max_iter:
         goal = 1 if done == 0 else min(max_iter, (done // record_every + 1) * record_every)
@@ -306,7 +317,10 @@ def _portions(max_iter: int, record_every: int) -> Iterator[int]:
 
 
 def _diverged(
-    training: Training, history: History, result_so_far: Callable[[str], FitResult], values: npt.NDArray[np.float64]
+    training: Training,
+    history: History,
+    result_so_far: Callable[[str], FitResult],
+    values: npt.NDArray[np.float64],
 ) -> DivergenceError:
     """Return the error to raise, with the last finite state in it."""
     finite = np.isfinite(values.reshape(len(values), -1)).all(axis=1)

@@ -13,9 +13,9 @@ Values = npt.NDArray[np.float64]
 class History(Mapping[str, Values]):
     """Columns of numbers, one row per recorded iteration.
 
-    Columns are ``iteration``, ``loss``, ``fidelity``, ``energy_<name>`` for each regulariser (R without its λ), and ``nmae``
-    where the truth was given. Losses are those that the iteration started from, in normalised units. For a stack each row has
-    the stack's shape.
+    Columns are ``iteration``, ``loss``, ``fidelity``, ``energy_<name>`` for each regulariser (R without
+    its λ), and ``nmae`` where the truth was given. Losses are those that the iteration started from, in
+    normalised units. For a stack each row has the stack's shape.
 
     Examples
     --------

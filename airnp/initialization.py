@@ -29,10 +29,11 @@ class Initializer(Protocol):
 def lively_scale(m: int, n: int, depth: int, rank: int) -> float:
     r"""Return μ such that factors drawn from N(μ, μ²) start to move at once, whatever their size and depth.
 
-    Every entry of a product of L such factors is about μᴸ rᴸ⁻¹, and the first gradient of a factor under the mean fidelity
-    about μᴸ⁻¹ rᴸ⁻² / max(m, n). At 240×240 and L = 3, μ = 1e-3 makes them 6e-5 and 1e-6. Far smaller gradients
-    drown in Adam's ε = 1e-8; far smaller products leave the noise, which tells the components apart, below
-    one step of the optimiser. The scale returned is the smallest that falls below neither value.
+    Every entry of a product of L such factors is about μᴸ rᴸ⁻¹, and the first gradient of a factor under
+    the mean fidelity about μᴸ⁻¹ rᴸ⁻² / max(m, n). At 240×240 and L = 3, μ = 1e-3 makes them 6e-5 and
+    1e-6. Far smaller gradients drown in Adam's ε = 1e-8; far smaller products leave the noise, which
+    tells the components apart, below one step of the optimiser. The scale returned is the smallest that
+    falls below neither value.
 
     Examples
     --------
@@ -77,8 +78,9 @@ class Gaussian:
 class Balanced:
     """Factors with W[l+1]ᵀ W[l+1] = W[l] W[l]ᵀ, whose product is that of :class:`Gaussian` factors.
 
-    With the product's singular value decomposition U Σ Vᵀ and random orthogonal Q, W[l] = Q[l+1] Σ^(1/L) Q[l]ᵀ, where Q[0] = V
-    and Q[L] = U. Under gradient flow balanced factors stay balanced, which the theory assumes.
+    With the product's singular value decomposition U Σ Vᵀ and random orthogonal Q, W[l] = Q[l+1] Σ^(1/L)
+    Q[l]ᵀ, where Q[0] = V and Q[L] = U. Under gradient flow balanced factors stay balanced, which the
+    theory assumes.
 
     Parameters
     ----------
@@ -91,7 +93,9 @@ class Balanced:
 
     def draw(self, rng: np.random.Generator, m: int, n: int, depth: int, rank: int) -> list[Host]:
         """Return the factors."""
-        product = np.linalg.multi_dot([np.eye(m), *reversed(Gaussian(self.mean, self.scale).draw(rng, m, n, depth, rank))])
+        product = np.linalg.multi_dot(
+            [np.eye(m), *reversed(Gaussian(self.mean, self.scale).draw(rng, m, n, depth, rank))]
+        )
         left, singular, right = np.linalg.svd(product, full_matrices=False)
         if depth == 1:
             return [product]
@@ -109,14 +113,20 @@ def checked_init(init: Any) -> Initializer | Sequence[Any]:
     """Return the initializer that ``init`` names or is, or the given arrays."""
     if isinstance(init, str):
         if init not in _NAMED:
-            raise ValueError(f"init: expected one of {', '.join(map(repr, _NAMED))}, an initializer or arrays, got {init!r}")
+            raise ValueError(
+                f"init: expected one of {', '.join(map(repr, _NAMED))}, an initializer or arrays, "
+                f"got {init!r}"
+            )
         return _NAMED[init]
-    if isinstance(init, Initializer) or isinstance(init, list | tuple):
+    if isinstance(init, Initializer | list | tuple):
         return init
-    raise TypeError(f"init: expected a name, an initializer such as Gaussian(mean, scale), or a list of arrays, got {init!r}")
+    raise TypeError(
+        "init: expected a name, an initializer such as Gaussian(mean, scale), or a list of arrays, "
+        f"got {type(init).__name__}"
+    )
 
 
 def draw_graph(rng: np.random.Generator, nodes: int) -> Host:
-    """Return the first V of a graph: uniform in ±1/√k, as a linear layer's weights in the authors' program."""
+    """Return the first V of a graph of k nodes: uniform in ±1/√k, as the authors' program has it."""
     bound = 1 / np.sqrt(nodes)
     return rng.uniform(-bound, bound, size=(nodes, nodes))

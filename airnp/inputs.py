@@ -98,8 +98,8 @@ def read(
     Parameters
     ----------
     Y : array-like (…, m, n)
-        Array of any namespace, ``numpy.ma`` array, scipy.sparse matrix (stored entries are the observed ones, explicit
-        zeros included), pandas DataFrame, or nested lists (None is missing).
+        Array of any namespace, ``numpy.ma`` array, scipy.sparse matrix (stored entries are the observed
+        ones, explicit zeros included), pandas DataFrame, or nested lists (None is missing).
     mask : array-like, optional
         True or 1 where observed. Without it, NaN means missing. Either the shape of Y or its last two axes.
     weights : array-like, optional
@@ -107,8 +107,8 @@ def read(
     xp : module, optional
         Namespace of the fit; NumPy and host containers are moved there. Default: that of Y.
     dtype : dtype, optional
-        float32 or float64. Default: Y's own float type; booleans and 8- or 16-bit integers become float32, wider
-        integers float64.
+        float32 or float64. Default: Y's own float type; booleans and 8- or 16-bit integers become
+        float32, wider integers float64.
     matrices : bool
         Whether Y holds matrices (at least two axes). Measurements of an operator may have any shape.
 
@@ -263,7 +263,7 @@ def _check_observed(data: Array, observed: Array, xp: Namespace, matrices: bool)
     if bool(xp.any(bad)):
         places = np.argwhere(to_numpy(bad))
         raise ValueError(
-            f"Y: {len(places)} observed entries are NaN or infinite, the first at {tuple(map(int, places[0]))}; "
+            f"Y: {len(places)} observed entries are NaN or infinite, first at {tuple(map(int, places[0]))}; "
             "mark them as missing in mask"
         )
     axes = (-2, -1) if matrices else tuple(range(observed.ndim))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -39,7 +38,9 @@ def is_flat_operator(operator: Any) -> bool:
     return all(hasattr(operator, name) for name in ("matvec", "rmatvec", "shape"))
 
 
-def measurement_operator(operator: Any, measurements: Array, shape: Any, xp: Namespace) -> tuple[Any, tuple[int, int]]:
+def measurement_operator(
+    operator: Any, measurements: Array, shape: Any, xp: Namespace
+) -> tuple[Any, tuple[int, int]]:
     """Return an operator with ``forward`` and ``adjoint``, and the shape of the matrices it acts on.
 
     Parameters
@@ -57,15 +58,16 @@ def measurement_operator(operator: Any, measurements: Array, shape: Any, xp: Nam
     if is_flat_operator(operator):
         if namespace_name(xp) not in ("numpy", "cupy"):
             raise TypeError(
-                f"operator: a SciPy linear operator works on NumPy arrays, the problem is in {namespace_name(xp)}; "
-                "give an object with forward and adjoint instead"
+                "operator: a SciPy linear operator works on NumPy arrays, the problem is in "
+                f"{namespace_name(xp)}; give an object with forward and adjoint instead"
             )
         outputs, inputs = operator.shape
         if shape is None and len(measurements.shape) == 2 and measurements.size == inputs:
             shape = tuple(measurements.shape)
         if shape is None:
             raise ValueError(
-                f"shape: expected (m, n) with m·n = {inputs}, the shape of the matrix that operator acts on; got None"
+                f"shape: expected (m, n) with m·n = {inputs}, the shape of the matrix that operator acts on; "
+                "got None"
             )
         if shape[0] * shape[1] != inputs or measurements.size != outputs:
             raise ValueError(
@@ -93,11 +95,13 @@ def _checked_shape(shape: Any) -> tuple[int, int]:
     return m, n
 
 
-def check_adjoint(name: str, transform: Transform, like: Array, xp: Namespace, device: Any, dtype: str) -> Array:
+def check_adjoint(
+    name: str, transform: Transform, like: Array, xp: Namespace, device: Any, dtype: str
+) -> Array:
     """Raise unless ``transform`` is linear and its adjoint passes the dot test; return T of a random X.
 
-    The test is ⟨T(x), z⟩ = ⟨x, T*(z)⟩ on one random pair, and T(0) = 0, T(−2x) = −2 T(x). A map that fails it would
-    silently optimise something else than its user believes.
+    The test is ⟨T(x), z⟩ = ⟨x, T*(z)⟩ on one random pair, and T(0) = 0, T(−2x) = −2 T(x). A map that
+    fails it would silently optimise something else than its user believes.
 
     Parameters
     ----------
@@ -108,21 +112,22 @@ def check_adjoint(name: str, transform: Transform, like: Array, xp: Namespace, d
         Its shape is that of X.
     """
     rng = np.random.default_rng(0)
-    draw: Callable[[Any], Array] = lambda shape: from_numpy(rng.standard_normal(tuple(shape)), xp, device, dtype)  # noqa: E731
-    x = draw(like.shape)
+    x = from_numpy(rng.standard_normal(tuple(like.shape)), xp, device, dtype)
     image = transform.forward(x)
-    z = draw(image.shape)
+    z = from_numpy(rng.standard_normal(tuple(image.shape)), xp, device, dtype)
     back = transform.adjoint(z)
     if tuple(back.shape) != tuple(x.shape):
         raise ValueError(
-            f"{name}: adjoint must return the shape that forward takes, {tuple(x.shape)}, got {tuple(back.shape)}"
+            f"{name}: adjoint must return the shape that forward takes, {tuple(x.shape)}, "
+            f"got {tuple(back.shape)}"
         )
     left, right = _inner(image, z), _inner(x, back)
     size = np.linalg.norm(to_numpy(image)) * np.linalg.norm(to_numpy(z))
     tolerance = 1e-3 if dtype == "float32" else 1e-8
     if not abs(left - right) <= tolerance * max(size, np.finfo(dtype).tiny):
         raise ValueError(
-            f"{name}: adjoint is not the adjoint of forward: <forward(x), z> = {left:.6g}, <x, adjoint(z)> = {right:.6g}"
+            f"{name}: adjoint is not the adjoint of forward: <forward(x), z> = {left:.6g}, "
+            f"<x, adjoint(z)> = {right:.6g}"
         )
     scaled = to_numpy(transform.forward(-2 * x)) + 2 * to_numpy(image)
     if not np.linalg.norm(scaled) <= tolerance * max(np.linalg.norm(to_numpy(image)), np.finfo(dtype).tiny):

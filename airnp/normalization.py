@@ -40,8 +40,8 @@ def identity(observations: Observations, batch: tuple[int, ...]) -> Normalizatio
 def by_range(observations: Observations) -> tuple[Observations, Normalization]:
     """Return the observations as (Y − min)/(max − min) of the observed entries, problem by problem.
 
-    Computed in the input's own precision before any cast to the fit's type, so that a large offset does not eat the
-    digits. Constant data has no range; it is only shifted.
+    Computed in the input's own precision before any cast to the fit's type, so that a large offset does
+    not eat the digits. Constant data has no range; it is only shifted.
     """
     values, mask = observations.values, observations.mask
     xp = array_namespace(values)
@@ -58,12 +58,14 @@ def by_range(observations: Observations) -> tuple[Observations, Normalization]:
     return replace(observations, values=scaled), Normalization(place(low, dtype), place(span, dtype))
 
 
-def by_size(observations: Observations, operator: Transform, shape: tuple[int, int]) -> tuple[Observations, Normalization]:
+def by_size(
+    observations: Observations, operator: Transform, shape: tuple[int, int]
+) -> tuple[Observations, Normalization]:
     """Return measurements divided by the size that the matrix behind them is likely to have.
 
-    A matrix whose entries are of size c has measurements of size c·‖A(probe)‖ for a probe with entries of size 1; both a
-    constant probe and one with random signs are tried, because an operator may blur the one or remove the other.
-    The offset stays zero: an operator says nothing about it.
+    A matrix whose entries are of size c has measurements of size c·‖A(probe)‖ for a probe with entries of
+    size 1; both a constant probe and one with random signs are tried, because an operator may blur the
+    one or remove the other. The offset stays zero: an operator says nothing about it.
     """
     xp, device, dtype = observations.xp, observations.device, observations.dtype
     signs = np.random.default_rng(0).choice([-1.0, 1.0], size=shape)

@@ -39,8 +39,8 @@ class Objective:
 
     .. math:: F(X) + \sum_i λ_i R_i(T_i(X)), \qquad X = W[L-1] \cdots W[1] W[0]
 
-    Nothing is normalised: what you give is what is fitted. For completing a matrix use :func:`airnp.fit`; this class is
-    for those who bring an optimiser of their own.
+    Nothing is normalised: what you give is what is fitted. For completing a matrix use :func:`airnp.fit`;
+    this class is for those who bring an optimiser of their own.
 
     Parameters
     ----------
@@ -117,7 +117,9 @@ class Objective:
         observations = read(Y, mask, weights, xp=xp, dtype=dtype, matrices=operator is None).moved()
         if operator is not None:
             operator, shape = measurement_operator(operator, observations.values, shape, observations.xp)
-        self._set_up(observations, regularizers, depth, rank, operator, shape, fidelity, loss, huber_delta, engine)
+        self._set_up(
+            observations, regularizers, depth, rank, operator, shape, fidelity, loss, huber_delta, engine
+        )
 
     @classmethod
     def from_observations(
@@ -136,7 +138,9 @@ class Objective:
     ) -> Objective:
         """Return the objective of observations that were read and moved already."""
         objective = cls.__new__(cls)
-        objective._set_up(observations, regularizers, depth, rank, operator, shape, fidelity, loss, huber_delta, engine)
+        objective._set_up(
+            observations, regularizers, depth, rank, operator, shape, fidelity, loss, huber_delta, engine
+        )
         return objective
 
     def _set_up(
@@ -177,7 +181,8 @@ class Objective:
         image = check_adjoint("operator", operator, probe, self._xp, self._device, self._dtype)
         if int(np.prod(image.shape)) != int(np.prod(values.shape)):
             raise ValueError(
-                f"operator: forward gives shape {tuple(image.shape)}, the measurements Y have {tuple(values.shape)}"
+                f"operator: forward gives shape {tuple(image.shape)}, "
+                f"the measurements Y have {tuple(values.shape)}"
             )
 
     @property
@@ -208,7 +213,9 @@ class Objective:
             given: list[Array] = []
         else:
             factors, given = self._split_given(start)
-        graphs = given or [self._placed(draw_graph(rng, shape[-1])) for shape in self.param_shapes[self.depth :]]
+        graphs = given or [
+            self._placed(draw_graph(rng, shape[-1])) for shape in self.param_shapes[self.depth :]
+        ]
         return factors + graphs
 
     def _placed(self, array: npt.NDArray[np.float64]) -> Array:
@@ -308,7 +315,8 @@ class Objective:
         """Return each regulariser's adjacency at ``params``; None where it has no graph."""
         graphs = iter(params[self.depth :])
         return [
-            term.adjacency(self._ops, next(graphs) if term.parameter_shape is not None else None) for term in self.terms
+            term.adjacency(self._ops, next(graphs) if term.parameter_shape is not None else None)
+            for term in self.terms
         ]
 
     def pack(self, params: Sequence[Array]) -> npt.NDArray[np.float64]:
@@ -333,11 +341,15 @@ class Objective:
             raise ValueError(f"params: expected {len(shapes)} arrays, got {len(params)}")
         for position, (param, shape) in enumerate(zip(params, shapes, strict=True)):
             if tuple(param.shape) != shape:
-                raise ValueError(f"params: array {position} must have shape {shape}, got {tuple(param.shape)}")
+                raise ValueError(
+                    f"params: array {position} must have shape {shape}, got {tuple(param.shape)}"
+                )
         named = {f"params[{position}]": param for position, param in enumerate(params)}
         source, _ = shared_namespace({"Y": self._fidelity.values, **named})
         if source is not self._xp:
-            raise TypeError(f"params: expected arrays of {namespace_name(self._xp)}, got {namespace_name(source)}")
+            raise TypeError(
+                f"params: expected arrays of {namespace_name(self._xp)}, got {namespace_name(source)}"
+            )
 
 
 def _no_memory(name: Any, shape: tuple[int, ...]) -> None:
@@ -366,9 +378,13 @@ def _checked_rank(rank: Any, m: int, n: int, depth: int) -> int:
         return min(m, n)
     rank = _checked_count("rank", rank)
     if rank > min(m, n):
-        raise ValueError(f"rank: expected at most min(m, n) = {min(m, n)} for a matrix of {m}x{n}, got {rank}")
+        raise ValueError(
+            f"rank: expected at most min(m, n) = {min(m, n)} for a matrix of {m}x{n}, got {rank}"
+        )
     if depth == 1 and rank < min(m, n):
-        raise ValueError(f"rank: a single factor (depth=1) has full rank {min(m, n)}, got {rank}; use depth=2 or more")
+        raise ValueError(
+            f"rank: a single factor (depth=1) has full rank {min(m, n)}, got {rank}; use depth=2 or more"
+        )
     return int(rank)
 
 
@@ -376,7 +392,9 @@ def _checked_regularizers(regularizers: Any) -> list[Regularizer]:
     if regularizers is None:
         return default_regularizers()
     if isinstance(regularizers, Regularizer):
-        raise TypeError("regularizers: expected a list of regularizers, got a single one; write [...] around it")
+        raise TypeError(
+            "regularizers: expected a list of regularizers, got a single one; write [...] around it"
+        )
     listed = list(regularizers)
     for item in listed:
         if not isinstance(item, Regularizer):

@@ -71,6 +71,7 @@ class ExponentialDecay:
             raise ValueError(f"every: expected at least 1, got {self.every!r}")
 
     def __call__(self, step: int) -> float:
+        """Return the factor of the rate at ``step``, which counts from 1."""
         return float(self.factor ** ((step - 1) / self.every))
 
 
@@ -147,7 +148,9 @@ class Adam:
             for moments, rate in zip(state.moments, state.rates, strict=True)
         ]
 
-    def step(self, params: list[Array], grads: Sequence[Array], state: AdamState, engine: Engine | None = None) -> None:
+    def step(
+        self, params: list[Array], grads: Sequence[Array], state: AdamState, engine: Engine | None = None
+    ) -> None:
         """Make one step: update ``params`` and ``state`` in place."""
         _step(self, params, grads, state, engine)
 
@@ -190,12 +193,16 @@ class GradientDescent:
         state.step += 1
         return [DescentUpdate(rate, state.step, self.schedule) for rate in state.rates]
 
-    def step(self, params: list[Array], grads: Sequence[Array], state: DescentState, engine: Engine | None = None) -> None:
+    def step(
+        self, params: list[Array], grads: Sequence[Array], state: DescentState, engine: Engine | None = None
+    ) -> None:
         """Make one step: update ``params`` and ``state`` in place."""
         _step(self, params, grads, state, engine)
 
 
-def _step(optimizer: Optimizer, params: list[Array], grads: Sequence[Array], state: Any, engine: Engine | None) -> None:
+def _step(
+    optimizer: Optimizer, params: list[Array], grads: Sequence[Array], state: Any, engine: Engine | None
+) -> None:
     ops: Any = reference if engine is None else engine
     params[:] = ops.apply_updates(params, grads, optimizer.updates(state))
 
@@ -208,8 +215,12 @@ def resolve_optimizer(optimizer: Any, learning_rate: float) -> Any:
     named = {"adam": Adam, "gradient_descent": GradientDescent}
     if isinstance(optimizer, str):
         if optimizer not in named:
-            raise ValueError(f"optimizer: expected one of {', '.join(map(repr, named))} or an object, got {optimizer!r}")
+            raise ValueError(
+                f"optimizer: expected one of {', '.join(map(repr, named))} or an object, got {optimizer!r}"
+            )
         return named[optimizer](_checked_rate("learning_rate", learning_rate))
     if not (hasattr(optimizer, "init") and hasattr(optimizer, "updates")):
-        raise TypeError(f"optimizer: expected a name or an object with init and updates, got {type(optimizer).__name__}")
+        raise TypeError(
+            f"optimizer: expected a name or an object with init and updates, got {type(optimizer).__name__}"
+        )
     return optimizer

@@ -34,6 +34,8 @@ class ProgressBar:
         if self._bar is None:
             return
         numbers = {"loss": state.loss, **state.energies}
-        text = {name.removeprefix("energy_"): f"{float(np.mean(value)):.3g}" for name, value in numbers.items()}
+        text = {
+            name.removeprefix("energy_"): f"{float(np.mean(value)):.3g}" for name, value in numbers.items()
+        }
         self._bar.set_postfix(text, refresh=False)
         self._bar.update(state.iteration - self._bar.n)

@@ -121,7 +121,9 @@ class FitResult:
     def completed(self) -> Any:
         """Return the data with its gaps filled: observed entries as they were, the others from ``X``."""
         if self.mask is None or self.observed is None:
-            raise ValueError("completed(): an operator's measurements are not entries that could be kept; use X")
+            raise ValueError(
+                "completed(): an operator's measurements are not entries that could be kept; use X"
+            )
         xp = array_namespace(self.matrix)
         return self._labelled(xp.where(self.mask, self.observed, self.matrix))
 
@@ -137,6 +139,7 @@ class FitResult:
 
         ``np.asarray(result)`` gives the matrix alone.
         """
+
         def host(array: Any) -> Any:
             return to_numpy(array) if is_array_api_obj(array) else array
 
@@ -146,7 +149,10 @@ class FitResult:
             factors=[host(factor) for factor in self.factors],
             regularizers=[
                 replace(
-                    item, energy=host(item.energy), adjacency=host(item.adjacency), parameter=host(item.parameter)
+                    item,
+                    energy=host(item.energy),
+                    adjacency=host(item.adjacency),
+                    parameter=host(item.parameter),
                 )
                 for item in self.regularizers
             ],

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import array_api_compat as compat
 import numpy as np
 import numpy.typing as npt
 
@@ -63,8 +64,9 @@ class NeverStop(StopRule):
 class EnergyChange(StopRule):
     """The paper's rule: stop when every energy changes by less than ``delta`` from one iteration to the next.
 
-    Energies are those of the normalised data. The threshold that the paper prints, m·n/1000, is 57.6 for a 240×240 image whose
-    energies are 3 to 30: it stops at the second iteration. Choose one that suits the energies in ``history``.
+    Energies are those of the normalised data. The threshold that the paper prints, m·n/1000, is 57.6 for
+    a 240×240 image whose energies are 3 to 30: it stops at the second iteration. Choose one that suits
+    the energies in ``history``.
 
     Parameters
     ----------
@@ -97,7 +99,7 @@ class _EnergyChangeMonitor(Monitor):
 
 
 class HeldOut(StopRule):
-    """Stops when the error on observed entries that the fit does not see has stopped falling; returns the best iterate.
+    """Stops when the error on held-out observed entries has stopped falling; returns the best iterate.
 
     Parameters
     ----------
@@ -112,13 +114,13 @@ class HeldOut(StopRule):
 
     Notes
     -----
-    A learned graph first smooths, and only later lets detail through; in between the held-out error may rise for a while.
-    Patience therefore starts to count only when the energies have fallen below half their peak. Each problem of a stack is
-    judged by itself.
+    A learned graph first smooths, and only later lets detail through; in between the held-out error may
+    rise for a while. Patience therefore starts to count only when the energies have fallen below half
+    their peak. Each problem of a stack is judged by itself.
     """
 
     def __init__(
-        self, fraction: float = 0.05, patience: int = 1000, relative_patience: float = 0.1, every: int = 100
+        self, fraction: float = 0.05, patience: int = 2000, relative_patience: float = 0.2, every: int = 100
     ) -> None:
         if not 0 < fraction < 1:
             raise ValueError(f"fraction: expected a number between 0 and 1, got {fraction!r}")
@@ -135,7 +137,9 @@ class HeldOut(StopRule):
     def begin(self, observations: Observations, operator: Transform | None, seed: int) -> Monitor:
         """Return the monitor of one fit."""
         observed = to_numpy(observations.mask)
-        problems = observed.reshape(-1, *observed.shape[-2:]) if operator is None else observed.reshape(1, 1, -1)
+        problems = (
+            observed.reshape(-1, *observed.shape[-2:]) if operator is None else observed.reshape(1, 1, -1)
+        )
         held = np.stack([_draw(problem, self.fraction, seed) for problem in problems])
         return _HeldOutMonitor(self, observations, operator, held.reshape(observed.shape))
 
@@ -157,13 +161,16 @@ def _draw(observed: Bools, fraction: float, seed: int) -> Bools:
 
 
 class _HeldOutMonitor(Monitor):
-    def __init__(self, rule: HeldOut, observations: Observations, operator: Transform | None, held: Bools) -> None:
+    def __init__(
+        self, rule: HeldOut, observations: Observations, operator: Transform | None, held: Bools
+    ) -> None:
         self._rule = rule
         self._operator = operator
         self._axes = (-2, -1) if operator is None else tuple(range(held.ndim))
         batch = held.shape[:-2] if operator is None else ()
         self.held_out = held
-        # With nothing to spare, the entries that are fitted are watched instead: patience then ends a fit that has converged.
+        # With nothing to spare, the entries that are fitted are watched instead: patience then ends a fit
+        # that has converged.
         watched = np.where(held.any(axis=self._axes, keepdims=True), held, to_numpy(observations.mask))
         xp, device, dtype = observations.xp, observations.device, observations.dtype
         share = watched / watched.sum(axis=self._axes, keepdims=True)
@@ -175,12 +182,18 @@ class _HeldOutMonitor(Monitor):
         self._best_params: list[Array] | None = None
         self._peak_energy = np.zeros(batch)
         self._ended = np.zeros(batch, dtype=bool)
+        self._next_look = rule.every
 
     def check(self, state: FitState) -> str | None:
-        energy = np.sum(np.stack([np.asarray(value) for value in state.energies.values()]), axis=0) if state.energies else 0.0
+        energy = (
+            np.sum(np.stack([np.asarray(value) for value in state.energies.values()]), axis=0)
+            if state.energies
+            else 0.0
+        )
         self._peak_energy = np.maximum(self._peak_energy, energy)
-        if state.iteration % self._rule.every:
+        if state.iteration < self._next_look:
             return None
+        self._next_look = state.iteration + self._rule.every
         self._remember(state)
         waited = state.iteration - self._best_iteration
         patience = max(self._rule.patience, self._rule.relative_patience * state.iteration)
@@ -191,8 +204,14 @@ class _HeldOutMonitor(Monitor):
     def _remember(self, state: FitState) -> None:
         """Keep the parameters of every problem whose held-out error is the lowest so far."""
         fitted = state.normalized_matrix
-        fitted = fitted if self._operator is None else self._xp.reshape(self._operator.forward(fitted), self._values.shape)
-        error = to_numpy(self._xp.sum(self._share * self._xp.abs(fitted - self._values), axis=self._axes)).astype(np.float64)
+        fitted = (
+            fitted
+            if self._operator is None
+            else self._xp.reshape(self._operator.forward(fitted), self._values.shape)
+        )
+        error = to_numpy(
+            self._xp.sum(self._share * self._xp.abs(fitted - self._values), axis=self._axes)
+        ).astype(np.float64)
         better = (error < self._best_error) & ~self._ended
         if not better.any():
             return
@@ -208,7 +227,7 @@ def _merged(xp: Any, better: Any, params: Sequence[Array], best: Sequence[Array]
     """Return copies of ``params`` for the problems where they are better, of ``best`` for the others."""
     if best is None or np.all(better):
         return [xp.asarray(param, copy=True) for param in params]
-    chosen = xp.asarray(np.asarray(better)[..., None, None])
+    chosen = from_numpy(np.asarray(better)[..., None, None], xp, compat.device(params[0]), "bool")
     return [xp.where(chosen, new, old) for new, old in zip(params, best, strict=True)]
 
 

@@ -7,6 +7,7 @@ import json
 import os
 import secrets
 import zipfile
+import zlib
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -113,17 +114,30 @@ def load(path: str | PathLike[str]) -> FitResult:
         return _assemble(header, arrays)
     except FileNotFoundError:
         raise
-    except (zipfile.BadZipFile, zipfile.zlib.error, KeyError, TypeError, ValueError, EOFError, OSError, AttributeError) as error:
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        KeyError,
+        TypeError,
+        ValueError,
+        EOFError,
+        OSError,
+        AttributeError,
+    ) as error:
         raise ValueError(f"{os.fspath(path)}: not a result saved by airnp, or damaged ({error})") from error
 
 
 def _assemble(header: dict[str, Any], arrays: dict[str, Any]) -> FitResult:
-    columns = {name.removeprefix("history_"): array for name, array in arrays.items() if name.startswith("history_")}
+    columns = {
+        name.removeprefix("history_"): array for name, array in arrays.items() if name.startswith("history_")
+    }
     best = arrays["best_iter"]
     return FitResult(
         matrix=arrays["matrix"],
         factors=[arrays[f"factor_{level}"] for level in range(header["depth"])],
-        regularizers=[_regularizer(position, item, arrays) for position, item in enumerate(header["regularizers"])],
+        regularizers=[
+            _regularizer(position, item, arrays) for position, item in enumerate(header["regularizers"])
+        ],
         history=History.from_columns(columns),
         n_iter=int(header["n_iter"]),
         best_iter=int(best) if best.ndim == 0 else best,
@@ -147,7 +161,12 @@ def _regularizer(position: int, item: list[Any], arrays: dict[str, Any]) -> Fitt
         adjacency = csr_array(parts, shape=(nodes, nodes))
     name, description, weight = item
     return FittedRegularizer(
-        str(name), str(description), float(weight), arrays[prefix + "energy"], adjacency, arrays.get(prefix + "parameter")
+        str(name),
+        str(description),
+        float(weight),
+        arrays[prefix + "energy"],
+        adjacency,
+        arrays.get(prefix + "parameter"),
     )
 
 
@@ -156,5 +175,7 @@ def _labels(stored: Any) -> Labels | None:
         return None
     from pandas import Index
 
-    index, columns = ([tuple(label) if isinstance(label, list) else label for label in part] for part in stored)
+    index, columns = (
+        [tuple(label) if isinstance(label, list) else label for label in part] for part in stored
+    )
     return Labels(Index(index), Index(columns))

@@ -46,7 +46,7 @@ class Training:
         return [found.fidelity, *found.energies]
 
     def advance(self, iterations: int) -> npt.NDArray[np.float64]:
-        """Make so many iterations; return fidelity and energies of each, shape (iterations, 1 + regularisers, …)."""
+        """Make so many iterations; return fidelity and energies of each, shape (iterations, 1 + terms, …)."""
         values = self._run(iterations)
         self.iteration += iterations
         return values
@@ -67,7 +67,7 @@ def _copy(array: Array) -> Array:
 
 
 def _overwritten(target: Array, source: Array) -> Array:
-    """Return ``target`` with the values of ``source``; a namespace without writing keeps its arrays anyway."""
+    """Return ``target`` with the values of ``source``; immutable arrays need no copy."""
     if not is_writeable_array(target):
         return source
     target[...] = source

@@ -103,7 +103,9 @@ class Blocks:
     def adjoint(self, Z: Array) -> Array:
         """Return the matrix (…, m, n) whose blocks are the rows of Z."""
         if self.shape is None:
-            raise ValueError("shape: Blocks needs the matrix's shape for its adjoint, as in Blocks(8, 8, shape=(m, n))")
+            raise ValueError(
+                "shape: Blocks needs the matrix's shape for its adjoint, as in Blocks(8, 8, shape=(m, n))"
+            )
         xp = array_namespace(Z)
         batch = tuple(Z.shape[:-2])
         blocks = xp.reshape(Z, (*batch, *self._grid(self.shape), self.height, self.width))
@@ -127,7 +129,9 @@ def checked_axis(axis: Any) -> Any:
     """Return ``axis`` if it names or is a transform, else raise."""
     if isinstance(axis, str):
         if axis not in _NAMED:
-            raise ValueError(f"axis: expected one of {', '.join(map(repr, _NAMED))} or a transform, got {axis!r}")
+            raise ValueError(
+                f"axis: expected one of {', '.join(map(repr, _NAMED))} or a transform, got {axis!r}"
+            )
     elif not isinstance(axis, Transform):
         raise TypeError(
             f"axis: expected 'rows', 'columns', Blocks(height, width) or an object with forward and adjoint, "

@@ -103,8 +103,8 @@ def laplacian_terms(
 
     With D the squared distances, R = ½⟨A, D⟩. D is symmetric, hence ⟨P + Pᵀ, D⟩ = 2⟨P, D⟩, and
 
-    * "row": R = ½ Σ_i r_i with r_i = Σ_j P_ij D_ij; a row's softmax has dP_ij = P_ij (dV_ij − Σ_l P_il dV_il),
-      hence ∇R = ½ P ⊙ (D − r 1ᵀ);
+    * "row": R = ½ Σ_i r_i with r_i = Σ_j P_ij D_ij; a row's softmax has
+      dP_ij = P_ij (dV_ij − Σ_l P_il dV_il), hence ∇R = ½ P ⊙ (D − r 1ᵀ);
     * "global": R = ⟨P, D⟩, and the same step over all entries gives ∇R = P ⊙ (D − R);
     * "product": V_kl moves A_kl and A_lk (equal, with equal D) and the normaliser, ∇R = A ⊙ D − R·P.
 
@@ -248,9 +248,7 @@ def total_variation(
     return energy, g
 
 
-def apply_updates(
-    params: Sequence[Array], grads: Sequence[Array], updates: Sequence[Update]
-) -> list[Array]:
+def apply_updates(params: Sequence[Array], grads: Sequence[Array], updates: Sequence[Update]) -> list[Array]:
     """Carry out one update per parameter, in place where the namespace allows it.
 
     Adam, at step t, in PyTorch's arithmetic::

@@ -1,4 +1,4 @@
-"""The two halves of a regulariser: what a user says, and the term that does the arithmetic for one problem."""
+"""The two halves of a regulariser: what a user says, and the term that does one problem's arithmetic."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from airnp.transforms import Transform
 GRAPH_WEIGHT = 2.88
 """Default λ of a graph of mean degree 1, as a multiple of the fidelity scale s.
 
-With the mean fidelity this is 5.76/(m·n): 1e-4 for 240×240. The pull of the graph on an entry is then as strong, against
-the pull of the entry's own observation, at every size.
+With the mean fidelity this is 5.76/(m·n): 1e-4 for 240×240. The pull of the graph on an entry is then as
+strong, against the pull of the entry's own observation, at every size.
 """
 
 
@@ -92,6 +92,7 @@ class Regularizer(ABC):
 
 
 def checked_weight(weight: Any) -> float:
+    """Return λ as a float if it is a finite number of at least 0, else raise."""
     if isinstance(weight, bool) or not isinstance(weight, int | float | np.number):
         raise TypeError(f"weight: expected a number, got {type(weight).__name__}")
     if not 0 <= float(weight) < float("inf"):
@@ -100,6 +101,7 @@ def checked_weight(weight: Any) -> float:
 
 
 def checked_choice(name: str, value: Any, choices: tuple[str, ...]) -> Any:
+    """Return ``value`` if it is one of ``choices``, else raise an error that lists them."""
     if value not in choices:
         raise ValueError(f"{name}: expected one of {', '.join(map(repr, choices))}, got {value!r}")
     return value

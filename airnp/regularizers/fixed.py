@@ -52,8 +52,8 @@ class FixedLaplacian(Regularizer):
     Parameters
     ----------
     graph : array (k, k) or scipy.sparse matrix
-        An adjacency (symmetric, non-negative) or, with ``kind="laplacian"``, a Laplacian (symmetric, rows that sum to zero, no
-        positive entry off the diagonal).
+        An adjacency (symmetric, non-negative) or, with ``kind="laplacian"``, a Laplacian (symmetric, rows
+        that sum to zero, no positive entry off the diagonal).
     axis : {"rows", "columns"}, Blocks, or object with ``forward`` and ``adjoint``
         T: whose similarity the graph describes.
     weight : float, optional
@@ -73,7 +73,9 @@ class FixedLaplacian(Regularizer):
     FixedLaplacian(<graph of 3 nodes>, axis='rows', weight=0.1)
     """
 
-    def __init__(self, graph: Any, axis: Any = "rows", weight: float | None = None, kind: str = "auto") -> None:
+    def __init__(
+        self, graph: Any, axis: Any = "rows", weight: float | None = None, kind: str = "auto"
+    ) -> None:
         self.graph = graph
         self.weight = None if weight is None else checked_weight(weight)
         self.axis = checked_axis(axis)
@@ -90,7 +92,10 @@ class FixedLaplacian(Regularizer):
         transform = bound_transform(self.axis, problem.m, problem.n)
         nodes = node_count(self.axis, transform, problem)
         if self._adjacency.shape[0] != nodes:
-            raise ValueError(f"graph: expected {nodes} nodes, one for each of the {self.name}, got {self._adjacency.shape[0]}")
+            raise ValueError(
+                f"graph: expected {nodes} nodes, one for each of the {self.name}, "
+                f"got {self._adjacency.shape[0]}"
+            )
         keep_sparse = _is_sparse(self._adjacency) and is_numpy_namespace(problem.xp) and not problem.batch
         adjacency, degree = _placed_graph(self._adjacency, problem, keep_sparse)
         return FixedGraphTerm(self._weight_for(problem), transform, adjacency, degree)
@@ -117,12 +122,14 @@ def _checked_graph(graph: Any, kind: str) -> Any:
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
         raise ValueError(f"graph: expected a square matrix, got shape {tuple(matrix.shape)}")
     matrix = matrix.astype(np.float64)
-    entries = matrix.data if _is_sparse(matrix) else matrix
+    entries: Any = matrix.data if _is_sparse(matrix) else matrix
     if not np.all(np.isfinite(entries)):
         raise ValueError("graph: expected finite numbers")
     largest = float(np.max(np.abs(entries), initial=0.0))
     if abs(matrix - matrix.T).max() > 1e-6 * largest:
-        raise ValueError(f"graph: expected a symmetric {'matrix' if kind == 'auto' else kind}, got an asymmetric one")
+        raise ValueError(
+            f"graph: expected a symmetric {'matrix' if kind == 'auto' else kind}, got an asymmetric one"
+        )
     if kind == "laplacian" or (kind == "auto" and np.any(entries < 0)):
         return _adjacency_of_laplacian(matrix, largest)
     if np.any(entries < 0):
@@ -158,9 +165,9 @@ def _placed_graph(adjacency: Any, problem: Problem, keep_sparse: bool) -> tuple[
 class DirichletEnergy(Regularizer):
     """Dirichlet energy of the covariance graph of the observed data.
 
-    Lines are centred on the mean of their observed entries; two lines are connected by their covariance over the
-    entries that both have, where it is positive, and the graph is scaled to a mean degree of 1, as that of
-    :class:`AdaptiveLaplacian` with ``adjacency="row"``. It is computed once, from the data.
+    Lines are centred on the mean of their observed entries; two lines are connected by their covariance
+    over the entries that both have, where it is positive, and the graph is scaled to a mean degree of 1,
+    as that of :class:`AdaptiveLaplacian` with ``adjacency="row"``. It is computed once, from the data.
 
     Parameters
     ----------
@@ -186,7 +193,7 @@ class DirichletEnergy(Regularizer):
         """Return the term for a problem."""
         if problem.values is None or problem.weights is None:
             raise ValueError(
-                "regularizers: DirichletEnergy needs observed entries to estimate its graph, an operator gives none; "
+                "regularizers: DirichletEnergy estimates its graph from observed entries, which an operator lacks; "
                 "use FixedLaplacian with a graph of your own"
             )
         transform = bound_transform(self.axis, problem.m, problem.n)

@@ -29,7 +29,8 @@ class AdaptiveLaplacian(Regularizer):
     axis : {"rows", "columns"}, Blocks, or object with ``forward`` and ``adjoint``
         T: whose similarity the graph describes.
     weight : float, optional
-        λ. Default 2.88·s for the fidelity scale s, which is 5.76/(m·n) with the mean fidelity: 1e-4 for 240×240.
+        λ. Default 2.88·s for the fidelity scale s, which is 5.76/(m·n) with the mean fidelity: 1e-4 for
+        240×240.
     adjacency : {"row", "global", "product"}
         How the adjacency A follows from the free matrix V; see :func:`airnp.engines.reference.adjacency`.
 
@@ -39,7 +40,9 @@ class AdaptiveLaplacian(Regularizer):
     AdaptiveLaplacian('columns', weight=0.0001, adjacency='row')
     """
 
-    def __init__(self, axis: Any = "rows", weight: float | None = None, adjacency: AdjacencyKind = "row") -> None:
+    def __init__(
+        self, axis: Any = "rows", weight: float | None = None, adjacency: AdjacencyKind = "row"
+    ) -> None:
         self.axis = checked_axis(axis)
         self.weight = None if weight is None else checked_weight(weight)
         self.adjacency: AdjacencyKind = checked_choice("adjacency", adjacency, _ADJACENCIES)
@@ -72,7 +75,8 @@ class LearnedGraphTerm(Term):
     ) -> Contribution:
         """Return the graph's terms at V; on rows and columns the degrees scale lines of X."""
         shape = self.parameter_shape
-        assert v is not None and shape is not None
+        assert v is not None
+        assert shape is not None
         z = self._transform.forward(x)
         gram = ops.gram(z, out=memory(("gram", id(self)), shape))
         terms = ops.laplacian_terms(

@@ -1,0 +1,73 @@
+"""Shared fixtures: array namespaces under test, one thread for BLAS, deterministic Hypothesis."""
+
+from __future__ import annotations
+
+import os
+
+# Before NumPy is imported: on small matrices a second BLAS thread costs more than it gives.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import array_api_strict
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "airnp", derandomize=True, deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("airnp")
+
+
+@dataclass(frozen=True)
+class Backend:
+    """One way of handing arrays to airnp."""
+
+    name: str
+    xp: Any
+    device: Any = None
+
+    def array(self, values: Any) -> Any:
+        """Return ``values`` as this backend has them; NumPy arrays are read-only, which catches a mutated input."""
+        host = np.asarray(values)
+        if self.xp is np:
+            copy = host.copy()
+            copy.flags.writeable = False
+            return copy
+        return self.xp.asarray(host, device=self.device)
+
+
+def _backends() -> list[Any]:
+    strict = array_api_strict
+    found = [
+        pytest.param(Backend("numpy", np), id="numpy"),
+        pytest.param(Backend("strict", strict), id="strict"),
+        pytest.param(Backend("strict-device1", strict, strict.Device("device1")), id="strict-device1"),
+    ]
+    try:
+        import torch
+    except ImportError:
+        skip = pytest.mark.skip(reason="PyTorch is not installed; .ci/run installs it")
+        found.append(pytest.param(None, id="torch", marks=skip))
+    else:
+        found.append(pytest.param(Backend("torch", torch), id="torch"))
+    return found
+
+
+@pytest.fixture(params=_backends())
+def backend(request: pytest.FixtureRequest) -> Backend:
+    """An array namespace and device: read-only NumPy, array_api_strict on two devices, PyTorch."""
+    return request.param
+
+
+@pytest.fixture(scope="session")
+def data_directory() -> Path:
+    """The paper's data, where ``AIRNP_DATA`` says."""
+    named = os.environ.get("AIRNP_DATA")
+    if not named or not Path(named).is_dir():
+        pytest.skip("AIRNP_DATA does not name a directory with the paper's data")
+    return Path(named)
