@@ -193,7 +193,7 @@ class DirichletEnergy(Regularizer):
         """Return the term for a problem."""
         if problem.values is None or problem.weights is None:
             raise ValueError(
-                "regularizers: DirichletEnergy estimates its graph from observed entries, which an operator lacks; "
+                "regularizers: DirichletEnergy takes its graph from observed entries, an operator has none; "
                 "use FixedLaplacian with a graph of your own"
             )
         transform = bound_transform(self.axis, problem.m, problem.n)

@@ -1,0 +1,78 @@
+"""The gradient printed in the paper as Proposition B.1 is not the gradient; one symbol and one average mend it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from airnp.engines import reference
+from tests.gradcheck import check_coordinates
+
+
+def paper_quantities(V, Z):
+    """A′ = exp(Vᵀ)/Σ exp(V), A = A′ + A′ᵀ, and C = diag(K) 1ᵀ − K, as the paper defines them."""
+    A_prime = np.exp(V.T) / np.exp(V).sum()
+    K = Z @ Z.T
+    return A_prime, A_prime + A_prime.T, np.diag(K)[:, None] - K
+
+
+def printed(V, Z):
+    A_prime, A, C = paper_quantities(V, Z)
+    return 2 * C * A - 2 * np.trace(C @ A_prime) * A_prime
+
+
+def corrected(V, Z):
+    A_prime, _, C = paper_quantities(V, Z)
+    return (C + C.T) * A_prime.T - 2 * np.trace((C + C.T) / 2 @ A_prime) * A_prime.T
+
+
+def gradient(kind, V, Z):
+    return reference.laplacian_terms(kind, V, Z @ Z.T, weight=1.0).gradient
+
+
+def problems():
+    rng = np.random.default_rng(0)
+    for k, d in ((4, 3), (7, 5), (10, 30)):
+        Z = rng.random((k, d))
+        V = rng.standard_normal((k, k)) * 0.3
+        yield V, Z
+        yield V, Z / np.linalg.norm(Z, axis=1, keepdims=True)  # rows of equal norm, as Theorem 2 assumes
+
+
+def relative_difference(a, b):
+    return np.linalg.norm(a - b) / np.linalg.norm(b)
+
+
+def test_the_correct_gradients_are_those_of_finite_differences():
+    for V, Z in problems():
+        for kind in ("global", "product"):
+
+            def value(point, kind=kind, Z=Z):
+                return float(reference.laplacian_terms(kind, point[0], Z @ Z.T, weight=1.0).energy)
+
+            check_coordinates(value, [V], [gradient(kind, V, Z)])
+
+
+def test_the_corrected_statement_is_the_gradient_of_the_global_form():
+    for V, Z in problems():
+        np.testing.assert_allclose(corrected(V, Z), gradient("global", V, Z), rtol=1e-9, atol=1e-14)
+
+
+@pytest.mark.parametrize("kind", ["row", "global", "product"])
+def test_the_printed_formula_is_not_the_gradient_of_any_form(kind):
+    for V, Z in problems():
+        assert relative_difference(printed(V, Z), gradient(kind, V, Z)) > 0.05
+
+
+def test_how_far_the_printed_formula_is_from_the_form_its_proof_uses():
+    """Off by several times the gradient itself, even for rows of equal norm, because A stands where A′ belongs."""
+    differences = [relative_difference(printed(V, Z), gradient("global", V, Z)) for V, Z in problems()]
+    assert min(differences) > 0.5
+
+
+def test_with_a_prime_for_a_and_equal_norms_the_printed_formula_is_right():
+    """The one-symbol correction: replacing A by A′ (transposed back to V's order) is all that equal norms need."""
+    for V, Z in list(problems())[1::2]:
+        A_prime, _, C = paper_quantities(V, Z)
+        mended = 2 * C * A_prime.T - 2 * np.trace(C @ A_prime) * A_prime.T
+        np.testing.assert_allclose(mended, gradient("global", V, Z), rtol=1e-9, atol=1e-14)
