@@ -148,6 +148,13 @@ def natural_float(dtype: Any) -> str:
     return "float32" if dtype_name(dtype) in _FITS_FLOAT32 else "float64"
 
 
+def has_float64(xp: Namespace, device: Any) -> bool:
+    """Whether ``device`` of ``xp`` can compute in float64; some accelerators cannot."""
+    if not hasattr(xp, "__array_namespace_info__"):
+        return True
+    return "float64" in xp.__array_namespace_info__().dtypes(device=device, kind="real floating")
+
+
 def cast(array: Array, xp: Namespace, dtype: str) -> Array:
     """Return a copy of ``array`` in ``dtype``, in native byte order."""
     return xp.astype(array, getattr(xp, dtype), copy=True)

@@ -56,7 +56,7 @@ def _demo_arguments(parser: argparse.ArgumentParser) -> None:
         "--seed", type=_whole_number(0), default=0, help="for the mask and the start of the fit (%(default)s)"
     )
     parser.add_argument(
-        "--iterations", type=_whole_number(1), default=8000, help="iterations of the fit (%(default)s)"
+        "--iterations", type=_whole_number(1), default=10_000, help="iterations of the fit (%(default)s)"
     )
     parser.add_argument("--force", action="store_true", help="overwrite the files of an earlier run")
     parser.add_argument("--quiet", action="store_true", help="print nothing but errors")
@@ -130,10 +130,10 @@ def _cupy() -> str:
     """Say whether CuPy is there, with which devices, and if not, why."""
     try:
         import cupy
+    except ModuleNotFoundError:
+        return 'not installed: pip install "airnp[cuda12x]" or "airnp[cuda13x]"'
     except ImportError as error:
-        # A CuPy that is there but cannot load says why; one that is not there has nothing to add.
-        reason = "" if isinstance(error, ModuleNotFoundError) else f" ({_first_line(error)})"
-        return f'not usable{reason}: pip install "airnp[cuda12x]" or "airnp[cuda13x]"'
+        return f"installed, but does not load: {_first_line(error)}"
     try:
         runtime = cupy.cuda.runtime
         devices = [runtime.getDeviceProperties(i)["name"].decode() for i in range(runtime.getDeviceCount())]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +11,7 @@ import numpy.typing as npt
 Values = npt.NDArray[np.float64]
 
 
-class History(Mapping[str, Values]):
+class History(Mapping[str, npt.NDArray[Any]]):
     """Columns of numbers, one row per recorded iteration.
 
     Columns are ``iteration``, ``loss``, ``fidelity``, ``energy_<name>`` for each regulariser (R without
@@ -26,28 +27,25 @@ class History(Mapping[str, Values]):
     """
 
     def __init__(self, columns: Sequence[str]) -> None:
-        self._iterations: list[int] = []
-        self._columns: dict[str, list[Values]] = {name: [] for name in columns}
+        self._columns = list(columns)
+        # Whole rows, so that an interrupt cannot leave columns of different lengths behind.
+        self._rows: list[tuple[int, dict[str, Values]]] = []
 
     def append(self, iteration: int, row: Mapping[str, Values]) -> None:
         """Record one iteration; ``row`` has a value for every column."""
-        self._iterations.append(iteration)
-        for name, column in self._columns.items():
-            column.append(np.asarray(row[name], dtype=np.float64))
+        values = {name: np.array(row[name], dtype=np.float64) for name in self._columns}
+        self._rows.append((iteration, values))
 
     def truncate(self, iteration: int) -> None:
         """Forget everything after ``iteration``."""
-        keep = int(np.searchsorted(self._iterations, iteration, side="right"))
-        del self._iterations[keep:]
-        for column in self._columns.values():
-            del column[keep:]
+        self._rows = [row for row in self._rows if row[0] <= iteration]
 
-    def __getitem__(self, name: str) -> Values:
+    def __getitem__(self, name: str) -> npt.NDArray[Any]:
         if name == "iteration":
-            return np.asarray(self._iterations)
+            return np.asarray([iteration for iteration, _ in self._rows], dtype=np.int64)
         if name not in self._columns:
             raise KeyError(f"{name!r} was not recorded; there are {', '.join(self)}")
-        return np.asarray(self._columns[name], dtype=np.float64)
+        return np.asarray([values[name] for _, values in self._rows], dtype=np.float64)
 
     def __iter__(self) -> Iterator[str]:
         yield "iteration"
@@ -56,8 +54,12 @@ class History(Mapping[str, Values]):
     def __len__(self) -> int:
         return 1 + len(self._columns)
 
+    # Comparing arrays entry by entry has no single answer; a history is equal to itself alone.
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
     def __repr__(self) -> str:
-        return f"<History of {len(self._iterations)} records: {', '.join(self)}>"
+        return f"<History of {len(self._rows)} records: {', '.join(self)}>"
 
     @classmethod
     def from_columns(cls, columns: Mapping[str, Values]) -> History:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import warnings
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Any
 
 import array_api_compat as compat
@@ -18,7 +19,9 @@ from airnp._arrays import (
     Array,
     Namespace,
     cast,
+    dtype_name,
     from_numpy,
+    has_float64,
     namespace_name,
     natural_float,
     requested_float,
@@ -118,35 +121,47 @@ def read(
     """
     data, stored, labels = _from_container("Y", Y)
     arrays = {"Y": data}
-    mask_labels = weight_labels = None
-    if mask is not None:
-        arrays["mask"], mask_stored, mask_labels = _from_container("mask", mask)
-        if mask_stored is not None:
-            arrays["mask"] = np.logical_and(mask_stored, arrays["mask"])
-    if weights is not None:
-        arrays["weights"], _, weight_labels = _from_container("weights", weights)
-    for name, other in (("mask", mask_labels), ("weights", weight_labels)):
-        _check_aligned(name, labels, other)
+    for name, value in (("mask", mask), ("weights", weights)):
+        if value is not None:
+            arrays[name] = _beside(name, value, labels)
 
     source, device = shared_namespace(arrays)
     target = source if xp is None else standard_namespace(xp)
-    if target is not source:
-        if not compat.is_numpy_namespace(source):
-            raise TypeError(f"xp: is {namespace_name(target)}, but Y is an array of {namespace_name(source)}")
-        device = None
+    if target is not source and not compat.is_numpy_namespace(source):
+        raise TypeError(f"xp: is {namespace_name(target)}, but Y is an array of {namespace_name(source)}")
 
     data = _checked_values(data, source, matrices)
-    dtype = natural_float(data.dtype) if dtype is None else requested_float(dtype)
-    data = cast(data, source, natural_float(data.dtype))
+    precise = _working_float(data.dtype, None, source, device)
+    device = device if target is source else None
+    dtype = _working_float(data.dtype, dtype, target, device)
+    data = cast(data, source, precise)
     observed = _observed(data, arrays.get("mask"), stored, source)
-    entry_weights = cast(observed, source, natural_float(data.dtype))
+    entry_weights = cast(observed, source, precise)
     if weights is not None:
         given = _checked_weights(arrays["weights"], data, source)
         entry_weights = entry_weights * given
         observed = entry_weights > 0
     _check_observed(data, observed, source, matrices)
     values = source.where(observed, data, source.zeros_like(data))
+    _check_size(values, dtype, source)
     return Observations(values, observed, entry_weights, target, device, dtype, labels)
+
+
+def _working_float(kind: Any, requested: Any, xp: Namespace, device: Any) -> str:
+    """Return the float type for data of dtype ``kind`` on a device: the one requested, or the natural one."""
+    name = natural_float(kind) if requested is None else requested_float(requested)
+    if name == "float64" and not has_float64(xp, device):
+        if requested is not None:
+            raise ValueError(f"dtype: expected float32, the only one that {device} has, got float64")
+        return "float32"
+    return name
+
+
+def _beside(name: str, value: Any, labels: Labels | None) -> Array:
+    """Return a mask or weights as an array: zero where a container stores nothing or hides it."""
+    array, stored, own_labels = _from_container(name, value)
+    _check_aligned(name, labels, own_labels)
+    return array if stored is None else np.where(stored, array, np.zeros((), dtype=array.dtype))
 
 
 def _from_container(name: str, value: Any) -> tuple[Array, Any, Labels | None]:
@@ -155,46 +170,59 @@ def _from_container(name: str, value: Any) -> tuple[Array, Any, Labels | None]:
     if pandas is not None and isinstance(value, pandas.DataFrame):
         return _from_frame(name, value), None, Labels(value.index, value.columns)
     if sparse is not None and sparse.issparse(value):
-        stored = sparse.coo_array(_summed(value))
-        observed = np.zeros(stored.shape, dtype=bool)
-        observed[stored.coords] = True
-        return stored.toarray(), observed, None
+        return value.toarray(), _stored_entries(value), None
+    if isinstance(value, list | tuple):
+        value = _from_lists(name, value)
     if isinstance(value, np.ma.MaskedArray):
         return value.data, ~np.ma.getmaskarray(value), None
-    if isinstance(value, list | tuple):
-        return _from_lists(name, value), None, None
-    if compat.is_torch_array(value):
-        return value.detach(), None, None
-    if isinstance(value, np.ndarray):
+    if isinstance(value, np.ndarray | np.generic):
         return np.asarray(value), None, None
+    if compat.is_torch_array(value):
+        if "strided" not in str(value.layout):
+            raise TypeError(f"{name}: expected a dense tensor, got layout {value.layout}")
+        return value.detach(), None, None
     if compat.is_array_api_obj(value):
         return value, None, None
     raise TypeError(f"{name}: expected an array, a table or nested lists, got {type(value).__name__}")
 
 
-def _summed(matrix: Any) -> Any:
-    """Return a CSR copy in which every entry is stored once; duplicates add up, as everywhere in SciPy."""
-    copy = matrix.tocsr(copy=True)
-    copy.sum_duplicates()
-    return copy
+def _stored_entries(matrix: Any) -> Any:
+    """Return a boolean array, True where a sparse matrix stores an entry, be it an explicit zero."""
+    # A matrix of the same structure that is True throughout: conversions between formats may drop zeros.
+    pattern = matrix.tocoo(copy=True) if matrix.format in ("dok", "lil") else matrix.copy()
+    pattern.data = np.ones_like(pattern.data, dtype=bool)
+    return pattern.toarray()
 
 
 def _from_frame(name: str, frame: Any) -> Array:
     odd = [label for label, kind in frame.dtypes.items() if getattr(kind, "kind", "O") not in "biuf"]
     if odd:
         raise TypeError(f"{name}: expected numeric columns, these are not: {', '.join(map(repr, odd[:5]))}")
-    narrow = all(natural_float(getattr(kind, "numpy_dtype", kind)) == "float32" for kind in frame.dtypes)
+    kinds = [getattr(kind, "subtype", getattr(kind, "numpy_dtype", kind)) for kind in frame.dtypes]
+    narrow = all(natural_float(kind) == "float32" for kind in kinds)
     return frame.to_numpy(dtype="float32" if narrow else "float64", na_value=np.nan)
 
 
 def _from_lists(name: str, value: Any) -> Array:
     try:
-        array = np.asarray(value)
-    except ValueError as error:
-        raise ValueError(f"{name}: expected nested lists of equal lengths ({error})") from None
-    if array.dtype == object and all(item is None or isinstance(item, int | float) for item in array.ravel()):
+        array = _stacked(value) if _holds_masked(value) else np.asarray(value)
+    except (ValueError, TypeError, RuntimeError) as error:
+        raise ValueError(f"{name}: expected nested lists of numbers, of equal lengths ({error})") from None
+    if array.dtype == object and all(item is None or isinstance(item, Real) for item in array.flat):
         return array.astype(np.float64)
     return array
+
+
+def _holds_masked(value: Any) -> bool:
+    """Whether nested lists hold a ``numpy.ma`` array, whose mask ``numpy.asarray`` would forget."""
+    if isinstance(value, list | tuple):
+        return any(map(_holds_masked, value))
+    return isinstance(value, np.ma.MaskedArray)
+
+
+def _stacked(value: Any) -> Any:
+    """Return nested lists of masked arrays as one masked array."""
+    return np.ma.stack(list(map(_stacked, value))) if isinstance(value, list | tuple) else value
 
 
 def _check_aligned(name: str, labels: Labels | None, other: Labels | None) -> None:
@@ -251,10 +279,12 @@ def _observed(data: Array, mask: Array | None, stored: Any, xp: Namespace) -> Ar
 def _checked_weights(weights: Array, data: Array, xp: Namespace) -> Array:
     if not _is_dtype(weights, ("bool", "integral", "real floating"), xp):
         raise TypeError(f"weights: expected real numbers, got dtype {weights.dtype}")
-    weights = cast(_same_shape("weights", weights, data, xp), xp, natural_float(data.dtype))
-    if not bool(xp.all(xp.isfinite(weights) & (weights >= 0))):
+    weights = _same_shape("weights", weights, data, xp)
+    # In data's type: weights that it cannot hold are refused, not made infinite.
+    largest = float(xp.finfo(data.dtype).max)
+    if not bool(xp.all((weights >= 0) & (weights <= largest))):
         raise ValueError("weights: expected finite numbers of at least 0")
-    return weights
+    return cast(weights, xp, dtype_name(data.dtype))
 
 
 def _check_observed(data: Array, observed: Array, xp: Namespace, matrices: bool) -> None:
@@ -278,8 +308,27 @@ def _check_observed(data: Array, observed: Array, xp: Namespace, matrices: bool)
                 f"{rows} rows and {columns} columns have no observed entry; "
                 "they are filled through the graphs and the factors alone",
                 EmptyLineWarning,
-                stacklevel=4,
+                stacklevel=_callers_level(),
             )
+
+
+def _callers_level() -> int:
+    """Return the ``stacklevel`` at which a warning names the line that called airnp."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and str(frame.f_globals.get("__name__")).split(".")[0] == "airnp":
+        level, frame = level + 1, frame.f_back
+    return level
+
+
+def _check_size(values: Array, dtype: str, xp: Namespace) -> None:
+    """Raise when the fit's type cannot hold the data, whose own type is more precise."""
+    limits = np.finfo(dtype)
+    largest = float(xp.max(xp.abs(values)))
+    if largest > limits.max or 0 < largest < limits.tiny:
+        raise ValueError(
+            f"dtype: {dtype} holds numbers of {limits.tiny:.1e} to {limits.max:.1e} in size, "
+            f"the largest of Y is {largest:.1e}"
+        )
 
 
 class EmptyLineWarning(UserWarning):

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from array_api_compat import array_namespace, is_array_api_obj
+from array_api_compat import array_namespace, device, is_array_api_obj
 
 from airnp._arrays import Array, to_numpy
 from airnp.history import History
@@ -16,7 +16,7 @@ from airnp.inputs import Labels
 from airnp.normalization import Normalization
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class FittedRegularizer:
     """A regulariser at the end of a fit.
 
@@ -54,11 +54,12 @@ class FittedRegularizer:
             return diags_array(np.asarray(self.adjacency.sum(axis=1)).reshape(-1)).tocsr() - self.adjacency
         xp = array_namespace(self.adjacency)
         degree = xp.sum(self.adjacency, axis=-1)
-        identity = xp.eye(self.adjacency.shape[-1], dtype=self.adjacency.dtype)
+        like = {"dtype": self.adjacency.dtype, "device": device(self.adjacency)}
+        identity = xp.eye(self.adjacency.shape[-1], **like)
         return degree[..., :, None] * identity - self.adjacency
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class FitResult:
     """A completed matrix and everything that was learned on the way.
 
@@ -188,3 +189,7 @@ class DivergenceError(RuntimeError):
     def __init__(self, message: str, result: FitResult) -> None:
         super().__init__(message)
         self.result = result
+
+    def __reduce__(self) -> Any:
+        # An exception is rebuilt from its arguments when it comes back from another process.
+        return type(self), (str(self), self.result)

@@ -14,9 +14,11 @@ from airnp._arrays import Array
 Values = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class FitState:
     """The state after some iterations. Its arrays belong to the fit: look, do not touch.
+
+    The parameters change with the next iteration; ``X``, once asked for, stays as it is.
 
     Attributes
     ----------
@@ -30,6 +32,8 @@ class FitState:
         How much each energy changed from the iteration before, absolute; None at the first.
     params : list of arrays
         Factors W[0] … W[L-1], then V of each learned graph.
+    learned : tuple of str
+        Which of ``energies`` have a graph that is being learned.
     """
 
     iteration: int
@@ -38,6 +42,7 @@ class FitState:
     energies: dict[str, Values]
     energy_change: Values | None
     params: list[Array]
+    learned: tuple[str, ...]
     multiply: Callable[[list[Array]], Array]
     undo: Callable[[Array], Array]
 

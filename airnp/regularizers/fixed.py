@@ -116,7 +116,7 @@ def _checked_graph(graph: Any, kind: str) -> Any:
     """Return the adjacency of a given graph as float64 on the host, dense or CSR, after checking it."""
     if not (_is_sparse(graph) or is_array_api_obj(graph) or isinstance(graph, list | tuple)):
         raise TypeError(f"graph: expected an array or a scipy.sparse matrix, got {type(graph).__name__}")
-    matrix = graph.tocsr().astype(np.float64) if _is_sparse(graph) else to_numpy(graph)
+    matrix = sys.modules["scipy.sparse"].csr_array(graph) if _is_sparse(graph) else to_numpy(graph)
     if matrix.dtype.kind not in "biuf":
         raise TypeError(f"graph: expected real numbers, got dtype {matrix.dtype}")
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:

@@ -1,0 +1,37 @@
+"""Checks of plain numbers that callers give, with errors that name the argument."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+def checked_whole(name: str, value: Any, least: int = 1) -> int:
+    """Return ``value`` as an int if it is a whole number of at least ``least``, else raise.
+
+    Examples
+    --------
+    >>> checked_whole("depth", 3)
+    3
+    """
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise TypeError(f"{name}: expected a whole number, got {value!r}")
+    if value < least:
+        raise ValueError(f"{name}: expected at least {least}, got {value}")
+    return int(value)
+
+
+def checked_number(name: str, value: Any) -> float:
+    """Return ``value`` as a float if it is a finite real number, else raise.
+
+    Examples
+    --------
+    >>> checked_number("delta", 2)
+    2.0
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        raise TypeError(f"{name}: expected a number, got {value!r}")
+    if not np.isfinite(value):
+        raise ValueError(f"{name}: expected a finite number, got {value!r}")
+    return float(value)

@@ -1,0 +1,44 @@
+"""The model does what it is for: exactly low-rank data, and the paper's picture."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import airnp
+
+
+def test_dmf_recovers_a_rank_5_matrix_from_a_fifth_of_its_entries():
+    rng = np.random.default_rng(0)
+    truth = rng.standard_normal((100, 5)) @ rng.standard_normal((5, 100))
+    mask = airnp.masks.random(truth.shape, missing=0.8, seed=1)
+    result = airnp.fit(truth, mask, regularizers=[], max_iter=6000, stop=None, seed=0)
+    assert airnp.metrics.nmae(result.X, truth, mask) < 1e-3
+
+
+def test_air_keeps_what_dmf_loses_by_over_fitting():
+    """A noisy disc is not low-rank: run for long, the factorisation alone forgets it in the gaps, AIR does not."""
+    rng = np.random.default_rng(0)
+    rows, columns = np.meshgrid(np.linspace(0, 3, 32), np.linspace(0, 4, 28), indexing="ij")
+    truth = ((rows - 1.5) ** 2 + (columns - 2) ** 2 < 1.2) + 0.05 * rng.standard_normal(rows.shape)
+    mask = airnp.masks.patch(truth.shape)
+    errors = {}
+    for name, regularizers in (("air", None), ("dmf", [])):
+        result = airnp.fit(truth, mask, regularizers=regularizers, max_iter=8000, stop=None, seed=0)
+        errors[name] = airnp.metrics.nmae(result.X, truth, mask)
+    assert errors["air"] < errors["dmf"] / 2, errors
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("pattern", "nmae"), [("random", 0.0470), ("patch", 0.1200), ("texture", 0.0702)])
+def test_barbara_with_the_default_settings_of_the_design(data_directory, pattern, nmae):
+    image = pytest.importorskip("PIL.Image", reason="Pillow reads the picture")
+    grey = image.open(data_directory / "barbara.jpg").convert("L").resize((240, 240))
+    truth = np.asarray(grey, dtype=np.float32) / 255
+    mask = {
+        "random": lambda: airnp.masks.random((240, 240), missing=0.3, seed=0),
+        "patch": airnp.masks.patch,
+        "texture": lambda: airnp.masks.from_image(data_directory / "texture_mask.png"),
+    }[pattern]()
+    result = airnp.fit(truth, mask, max_iter=10_000, stop=None, seed=0)
+    assert airnp.metrics.nmae(result.X, truth, mask) <= 1.03 * nmae

@@ -1,0 +1,131 @@
+"""What users may say of regularisers, and what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import airnp
+from airnp import AdaptiveLaplacian, DirichletEnergy, FixedLaplacian, Objective, TotalVariation
+
+PATH = np.eye(4, k=1) + np.eye(4, k=-1)
+
+
+def energies(regularizers, X):
+    """Energies at X of a depth-1 objective."""
+    objective = Objective(X, regularizers=regularizers, depth=1)
+    return [float(e) for e in objective.evaluate([X], memory=lambda name, shape: None).energies]
+
+
+@pytest.mark.parametrize("form", [np.asarray, np.ndarray.tolist, sparse.csr_array, sparse.coo_matrix, sparse.dia_array])
+def test_a_graph_may_be_dense_or_sparse_an_adjacency_or_a_laplacian(form):
+    X = np.random.default_rng(0).standard_normal((4, 3))
+    laplacian = np.diag(PATH.sum(axis=1)) - PATH
+    expected = np.trace(X.T @ laplacian @ X)
+    found = energies(
+        [
+            FixedLaplacian(form(PATH), "rows", 0.1),
+            FixedLaplacian(form(laplacian), "rows", 0.1),
+            FixedLaplacian(form(laplacian), "rows", 0.1, kind="laplacian"),
+        ],
+        X,
+    )
+    assert found == pytest.approx([expected] * 3, rel=1e-12)
+
+
+def test_a_sparse_graph_stays_sparse_on_one_numpy_matrix():
+    result = airnp.fit(
+        np.ones((4, 3)), regularizers=[FixedLaplacian(sparse.csr_array(PATH))], max_iter=2, stop=None, seed=0
+    )
+    assert sparse.issparse(result.regularizers[0].adjacency)
+    laplacian = result.regularizers[0].laplacian
+    np.testing.assert_allclose(laplacian.toarray(), np.diag(PATH.sum(axis=1)) - PATH)
+
+
+@pytest.mark.parametrize(
+    ("graph", "kind", "message"),
+    [
+        (np.ones((4, 3)), "auto", r"graph: expected a square matrix, got shape \(4, 3\)"),
+        (np.ones(4), "auto", "graph: expected a square matrix"),
+        (np.triu(PATH), "auto", "graph: expected a symmetric matrix"),
+        (np.triu(PATH), "laplacian", "graph: expected a symmetric laplacian"),
+        (sparse.csr_array(np.triu(PATH)), "auto", "graph: expected a symmetric matrix"),
+        (-PATH, "adjacency", "graph: an adjacency has no negative entries"),
+        (np.eye(4) - PATH, "laplacian", "graph: the rows of a Laplacian sum to zero"),
+        (PATH - np.diag(PATH.sum(axis=1)), "laplacian", "no positive entries off its diagonal"),
+        (sparse.csr_array(PATH - np.diag(PATH.sum(axis=1))), "laplacian", "no positive entries off its diagonal"),
+        (np.where(PATH > 0, np.nan, 0), "auto", "graph: expected finite numbers"),
+        (np.ones((5, 5)), "auto", "graph: expected 4 nodes, one for each of the rows, got 5"),
+    ],
+)
+def test_a_bad_graph_is_refused(graph, kind, message):
+    with pytest.raises(ValueError, match=message):
+        Objective(np.ones((4, 3)), regularizers=[FixedLaplacian(graph, "rows", 0.1, kind=kind)])
+
+
+@pytest.mark.parametrize("graph", [PATH.astype(complex), PATH.astype(str), "path", None])
+def test_a_graph_of_the_wrong_type_is_refused(graph):
+    with pytest.raises(TypeError, match="graph: expected"):
+        FixedLaplacian(graph, "rows", 0.1)
+
+
+@pytest.mark.parametrize("weight", [-1, np.inf, np.nan])
+def test_a_weight_out_of_range_is_refused(weight):
+    for make in (TotalVariation, lambda w: AdaptiveLaplacian("rows", w), lambda w: DirichletEnergy("rows", w)):
+        with pytest.raises(ValueError, match="weight: expected a finite number of at least 0"):
+            make(weight)
+
+
+@pytest.mark.parametrize("weight", ["1", True, [1]])
+def test_a_weight_of_the_wrong_type_is_refused(weight):
+    with pytest.raises(TypeError, match="weight: expected a number"):
+        TotalVariation(weight)
+
+
+def test_unknown_names_list_the_valid_ones():
+    with pytest.raises(ValueError, match="adjacency: expected one of 'row', 'global', 'product', got 'column'"):
+        AdaptiveLaplacian("rows", adjacency="column")
+    with pytest.raises(ValueError, match="kind: expected one of 'l1', 'quadratic', got 'l2'"):
+        TotalVariation(1, "l2")
+    with pytest.raises(ValueError, match="axis: expected one of 'rows', 'columns', got 'blocks'"):
+        DirichletEnergy("blocks")
+    with pytest.raises(ValueError, match="epsilon: expected a positive number"):
+        TotalVariation(1, epsilon=0)
+
+
+@pytest.mark.parametrize("bad", [TotalVariation(1), ["tv"], [None], 3])
+def test_regularizers_must_be_a_list_of_regularizers(bad):
+    with pytest.raises(TypeError, match="regularizers: expected|not iterable"):
+        Objective(np.ones((3, 3)), regularizers=bad)
+
+
+def test_the_covariance_graph_connects_lines_that_vary_together():
+    wave = np.sin(np.arange(12.0))
+    Y = np.stack([wave, wave + 3, -wave, np.cos(np.arange(12.0))])
+    result = airnp.fit(Y, regularizers=[DirichletEnergy("rows")], max_iter=2, stop=None, seed=0)
+    A = result.regularizers[0].adjacency
+    assert A[0, 1] == A.max()
+    assert A[0, 2] == A[1, 2] == 0
+    assert A.sum(axis=1).mean() == pytest.approx(1)
+    np.testing.assert_allclose(A, A.T)
+
+
+def test_the_covariance_graph_needs_entries():
+    from tests.strategies import Blur
+
+    with pytest.raises(ValueError, match="DirichletEnergy takes its graph from observed entries"):
+        Objective(np.ones((3, 3)), operator=Blur(), regularizers=[DirichletEnergy()])
+
+
+def test_total_variation_of_a_constant_is_zero_and_of_a_step_its_height():
+    flat, step = np.full((3, 4), 2.0), np.repeat([[0.0, 0.0, 5.0, 5.0]], 3, axis=0)
+    assert energies([TotalVariation(1), TotalVariation(1, "quadratic")], flat) == [0.0, 0.0]
+    l1, quadratic = energies([TotalVariation(1, epsilon=1e-9), TotalVariation(1, "quadratic")], step)
+    assert (l1, quadratic) == (pytest.approx(15), pytest.approx(75))
+
+
+def test_a_fixed_graph_without_a_weight_pulls_like_a_learned_one():
+    objective = Objective(np.ones((4, 3)), regularizers=[FixedLaplacian(PATH), AdaptiveLaplacian("rows")])
+    fixed, learned = (term.weight for term in objective.terms)
+    assert fixed * PATH.sum() / 4 == pytest.approx(learned)
