@@ -94,18 +94,23 @@ def to_numpy(array: Array) -> npt.NDArray[Any]:
            [3, 4]])
     """
     if compat.is_torch_array(array):
-        return np.asarray(array.detach().cpu().numpy())
+        host = array.detach().cpu()
+        # NumPy has no bfloat16; every value of it is one of float32.
+        return np.asarray((host.float() if dtype_name(host.dtype) == "bfloat16" else host).numpy())
     if compat.is_cupy_array(array):
         return np.asarray(array.get())
     if not compat.is_array_api_obj(array) or compat.is_numpy_array(array):
         return np.asarray(array)
-    # A copy, because DLPack hands out a view of memory that may belong to the caller.
-    return np.array(np.from_dlpack(array))
+    try:
+        # A copy, because DLPack hands out a view of memory that may belong to the caller.
+        return np.array(np.from_dlpack(array))
+    except BufferError:  # before NumPy 2, for memory that may not be written
+        return np.array(np.from_dlpack(compat.array_namespace(array).asarray(array, copy=True)))
 
 
 def from_numpy(values: npt.ArrayLike, xp: Namespace, device: Any, dtype: str) -> Array:
     """Return an array of ``xp`` on ``device`` with a copy of NumPy ``values`` in dtype ``dtype``."""
-    host = np.array(values, dtype=dtype)
+    host = np.array(values, dtype=dtype, order="C")
     return xp.asarray(host, dtype=getattr(xp, dtype), device=device)
 
 
@@ -156,5 +161,10 @@ def has_float64(xp: Namespace, device: Any) -> bool:
 
 
 def cast(array: Array, xp: Namespace, dtype: str) -> Array:
-    """Return a copy of ``array`` in ``dtype``, in native byte order."""
+    """Return a copy of ``array`` in ``dtype``, in native byte order and, where it can be said, C order.
+
+    The fused engines want rows that are contiguous, and a sum in another order would round differently.
+    """
+    if compat.is_numpy_array(array) or compat.is_cupy_array(array):
+        return array.astype(dtype, order="C", copy=True)
     return xp.astype(array, getattr(xp, dtype), copy=True)

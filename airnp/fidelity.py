@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+import numpy as np
 from array_api_compat import array_namespace
 
 from airnp._arrays import Array
@@ -20,18 +21,18 @@ _LOSSES = ("squared", "huber")
 
 def fidelity_scale(fidelity: str, m: int, n: int) -> float:
     """Return s: 2/(m·n) for ``"mean"``, 1 for ``"sum"``."""
-    if fidelity not in _SCALES:
+    if not (isinstance(fidelity, str) and fidelity in _SCALES):
         raise ValueError(f"fidelity: expected one of {', '.join(map(repr, _SCALES))}, got {fidelity!r}")
     return 2.0 / (m * n) if fidelity == "mean" else 1.0
 
 
 def huber_threshold(loss: str, delta: Any) -> float | None:
     """Return δ of the Huber loss, or None for the squared loss."""
-    if loss not in _LOSSES:
+    if not (isinstance(loss, str) and loss in _LOSSES):
         raise ValueError(f"loss: expected one of {', '.join(map(repr, _LOSSES))}, got {loss!r}")
     if loss == "squared":
         return None
-    if not (isinstance(delta, int | float) and 0 < delta < float("inf")):
+    if not (isinstance(delta, int | float | np.number) and 0 < delta < float("inf")):
         raise ValueError(f"huber_delta: expected a positive number, got {delta!r}")
     return float(delta)
 

@@ -46,8 +46,8 @@ class Observations:
     Attributes
     ----------
     values : array
-        Observed values, zero elsewhere; floating point, as precise as the input. Shape (…, m, n), or the
-        measurements' own shape when an operator made them.
+        Observed values, zero elsewhere; floating point, as precise as the input and as the fit. Shape
+        (…, m, n), or the measurements' own shape when an operator made them.
     mask : boolean array
         True where a value was observed and counts. Same shape.
     weights : array
@@ -131,9 +131,10 @@ def read(
         raise TypeError(f"xp: is {namespace_name(target)}, but Y is an array of {namespace_name(source)}")
 
     data = _checked_values(data, source, matrices)
-    precise = _working_float(data.dtype, None, source, device)
+    own = _working_float(data.dtype, None, source, device)
     device = device if target is source else None
     dtype = _working_float(data.dtype, dtype, target, device)
+    precise = "float64" if "float64" in (own, dtype) else "float32"
     data = cast(data, source, precise)
     observed = _observed(data, arrays.get("mask"), stored, source)
     entry_weights = cast(observed, source, precise)
@@ -144,6 +145,8 @@ def read(
     _check_observed(data, observed, source, matrices)
     values = source.where(observed, data, source.zeros_like(data))
     _check_size(values, dtype, source)
+    # Labels of measurements say nothing about the rows and columns of X.
+    labels = labels if matrices else None
     return Observations(values, observed, entry_weights, target, device, dtype, labels)
 
 
@@ -279,9 +282,9 @@ def _observed(data: Array, mask: Array | None, stored: Any, xp: Namespace) -> Ar
 def _checked_weights(weights: Array, data: Array, xp: Namespace) -> Array:
     if not _is_dtype(weights, ("bool", "integral", "real floating"), xp):
         raise TypeError(f"weights: expected real numbers, got dtype {weights.dtype}")
-    weights = _same_shape("weights", weights, data, xp)
-    # In data's type: weights that it cannot hold are refused, not made infinite.
-    largest = float(xp.finfo(data.dtype).max)
+    precise = _working_float(weights.dtype, None, xp, compat.device(weights))
+    weights = cast(_same_shape("weights", weights, data, xp), xp, precise)
+    largest = min(float(xp.finfo(array.dtype).max) for array in (weights, data))
     if not bool(xp.all((weights >= 0) & (weights <= largest))):
         raise ValueError("weights: expected finite numbers of at least 0")
     return cast(weights, xp, dtype_name(data.dtype))
@@ -323,11 +326,11 @@ def _callers_level() -> int:
 def _check_size(values: Array, dtype: str, xp: Namespace) -> None:
     """Raise when the fit's type cannot hold the data, whose own type is more precise."""
     limits = np.finfo(dtype)
+    low, high = float(limits.tiny), float(limits.max)
     largest = float(xp.max(xp.abs(values)))
-    if largest > limits.max or 0 < largest < limits.tiny:
+    if largest > high or 0 < largest < low:
         raise ValueError(
-            f"dtype: {dtype} holds numbers of {limits.tiny:.1e} to {limits.max:.1e} in size, "
-            f"the largest of Y is {largest:.1e}"
+            f"dtype: {dtype} holds numbers of size {low:.1e} to {high:.1e}, the largest of Y is {largest:.1e}"
         )
 
 

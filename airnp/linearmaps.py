@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from operator import index
 from typing import Any
 
+import array_api_compat as compat
 import numpy as np
+import numpy.typing as npt
 
 from airnp._arrays import Array, Namespace, from_numpy, namespace_name, to_numpy
 from airnp.transforms import Transform
@@ -18,19 +21,71 @@ class FlatOperator:
     operator : object with ``matvec``, ``rmatvec`` and ``shape`` (o, m·n)
     shape : (m, n)
         Shape of the matrices it acts on.
+    measured : tuple of int, optional
+        Shape of the measurements. Default (o,).
     """
 
-    def __init__(self, operator: Any, shape: tuple[int, int]) -> None:
+    def __init__(self, operator: Any, shape: tuple[int, int], measured: tuple[int, ...] = (-1,)) -> None:
         self._operator = operator
         self._shape = shape
+        self._measured = measured
 
     def forward(self, X: Array) -> Array:
-        """Return the o measurements of X, shape (o,)."""
-        return self._operator.matvec(X.reshape(-1))
+        """Return the o measurements of X."""
+        return self._operator.matvec(X.reshape(-1)).reshape(self._measured)
 
     def adjoint(self, Z: Array) -> Array:
         """Return the adjoint of the operator applied to measurements, shape (m, n)."""
-        return self._operator.rmatvec(Z.reshape(-1)).reshape(self._shape)
+        try:
+            image = self._operator.rmatvec(Z.reshape(-1))
+        except NotImplementedError:
+            raise ValueError("operator: expected one with an adjoint (rmatvec), this has none") from None
+        return image.reshape(self._shape)
+
+
+class GuardedMap:
+    """A user's map whose results are real arrays of the namespace, device and type of what it is given.
+
+    A map made of float64 numbers answers a float32 matrix in float64, which would double the work that
+    follows or, with PyTorch, be refused far from its cause.
+
+    Parameters
+    ----------
+    name : str
+        The argument that the map was given as, for the error.
+    transform : Transform
+    """
+
+    def __init__(self, name: str, transform: Transform) -> None:
+        self._name = name
+        self._transform = transform
+
+    def forward(self, X: Array) -> Array:
+        """Return T(X)."""
+        return _like(f"{self._name}: forward", self._transform.forward(X), X)
+
+    def adjoint(self, Z: Array) -> Array:
+        """Return T*(Z)."""
+        return _like(f"{self._name}: adjoint", self._transform.adjoint(Z), Z)
+
+
+def _like(name: str, result: Any, given: Array) -> Array:
+    """Return ``result`` in the type of ``given``; raise unless it is an array of the same kind and place."""
+    xp = compat.array_namespace(given)
+    if not compat.is_array_api_obj(result) or compat.array_namespace(result) is not xp:
+        raise TypeError(f"{name} must return an array of {namespace_name(xp)}, got {type(result).__name__}")
+    place, found = compat.device(given), compat.device(result)
+    if str(place) != str(found):
+        raise TypeError(f"{name} must return an array on {place}, got one on {found}")
+    if compat.is_torch_array(result):
+        result = result.detach()  # of parameters that the user trains elsewhere
+    elif compat.is_numpy_array(result):
+        result = np.asarray(result)  # a numpy.matrix multiplies otherwise
+    if result.dtype == given.dtype:
+        return result
+    if not any(xp.isdtype(result.dtype, kind) for kind in ("bool", "integral", "real floating")):
+        raise TypeError(f"{name} must return real numbers, got dtype {result.dtype}")
+    return xp.astype(result, given.dtype, copy=False)
 
 
 def is_flat_operator(operator: Any) -> bool:
@@ -74,20 +129,35 @@ def measurement_operator(
                 f"operator: its shape {tuple(operator.shape)} does not fit {measurements.size} measurements "
                 f"of a matrix of {shape[0]}x{shape[1]}"
             )
-        return FlatOperator(operator, shape), shape
+        return GuardedMap("operator", FlatOperator(operator, shape, tuple(measurements.shape))), shape
     if not isinstance(operator, Transform):
         raise TypeError(
             "operator: expected a scipy.sparse.linalg.LinearOperator or an object with forward and adjoint, "
             f"got {type(operator).__name__}"
         )
+    guarded = GuardedMap("operator", operator)
     if shape is None:
-        shape = _checked_shape(tuple(operator.adjoint(measurements).shape))
-    return operator, shape
+        shape = _checked_shape(tuple(guarded.adjoint(measurements).shape))
+    ones = xp.ones(shape, dtype=measurements.dtype, device=compat.device(measurements))
+    image = guarded.forward(ones)
+    # The sizes alone are not enough: an adjoint may take (o, 1) for something else than (o,).
+    if tuple(image.shape) != tuple(measurements.shape):
+        raise ValueError(
+            f"operator: forward gives shape {tuple(image.shape)}, "
+            f"the measurements Y have {tuple(measurements.shape)}"
+        )
+    return guarded, shape
+
+
+def check_shape_of_entries(shape: Any, found: tuple[int, int]) -> None:
+    """Raise unless ``shape``, if given, is that of the matrices found in Y."""
+    if shape is not None and _checked_shape(shape) != found:
+        raise ValueError(f"shape: expected that of Y, {found}, or None without operator, got {shape!r}")
 
 
 def _checked_shape(shape: Any) -> tuple[int, int]:
     try:
-        m, n = (int(size) for size in shape)
+        m, n = map(index, shape)
     except (TypeError, ValueError):
         raise ValueError(f"shape: expected two whole numbers (m, n), got {shape!r}") from None
     if m < 1 or n < 1:
@@ -100,8 +170,9 @@ def check_adjoint(
 ) -> Array:
     """Raise unless ``transform`` is linear and its adjoint passes the dot test; return T of a random X.
 
-    The test is ⟨T(x), z⟩ = ⟨x, T*(z)⟩ on one random pair, and T(0) = 0, T(−2x) = −2 T(x). A map that
-    fails it would silently optimise something else than its user believes.
+    The test is ⟨T(x), z⟩ = ⟨x, T*(z)⟩ for a random x, and T(−2x) = −2 T(x). A map that fails it would
+    silently optimise something else than its user believes. Half of z is random and half is T(x): two
+    random vectors of a million entries are nearly orthogonal, and any adjoint would pass in float32.
 
     Parameters
     ----------
@@ -112,28 +183,30 @@ def check_adjoint(
         Its shape is that of X.
     """
     rng = np.random.default_rng(0)
+    guarded = GuardedMap(name, transform)
     x = from_numpy(rng.standard_normal(tuple(like.shape)), xp, device, dtype)
-    image = transform.forward(x)
-    z = from_numpy(rng.standard_normal(tuple(image.shape)), xp, device, dtype)
-    back = transform.adjoint(z)
+    image = guarded.forward(x)
+    host_x, host_image = _host(x), _host(image)
+    size = float(np.linalg.norm(host_image))
+    noise = rng.standard_normal(host_image.shape)
+    z = from_numpy(host_image + noise * ((size or 1.0) / np.linalg.norm(noise)), xp, device, dtype)
+    back = guarded.adjoint(z)
     if tuple(back.shape) != tuple(x.shape):
         raise ValueError(
             f"{name}: adjoint must return the shape that forward takes, {tuple(x.shape)}, "
             f"got {tuple(back.shape)}"
         )
-    left, right = _inner(image, z), _inner(x, back)
-    size = np.linalg.norm(to_numpy(image)) * np.linalg.norm(to_numpy(z))
+    left, right = np.sum(host_image * _host(z)), np.sum(host_x * _host(back))
     tolerance = 1e-3 if dtype == "float32" else 1e-8
-    if not abs(left - right) <= tolerance * max(size, np.finfo(dtype).tiny):
+    if not abs(left - right) <= tolerance * size * np.linalg.norm(_host(z)):
         raise ValueError(
             f"{name}: adjoint is not the adjoint of forward: <forward(x), z> = {left:.6g}, "
             f"<x, adjoint(z)> = {right:.6g}"
         )
-    scaled = to_numpy(transform.forward(-2 * x)) + 2 * to_numpy(image)
-    if not np.linalg.norm(scaled) <= tolerance * max(np.linalg.norm(to_numpy(image)), np.finfo(dtype).tiny):
+    if not np.linalg.norm(_host(guarded.forward(-2 * x)) + 2 * host_image) <= tolerance * size:
         raise ValueError(f"{name}: forward is not linear: forward(-2 x) differs from -2 forward(x)")
     return image
 
 
-def _inner(a: Array, b: Array) -> float:
-    return float(np.sum(to_numpy(a).astype(np.float64) * to_numpy(b).astype(np.float64)))
+def _host(array: Array) -> npt.NDArray[np.float64]:
+    return to_numpy(array).astype(np.float64)

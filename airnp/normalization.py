@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from array_api_compat import array_namespace
 
 from airnp._arrays import Array, from_numpy, to_numpy
@@ -40,18 +42,21 @@ def identity(observations: Observations, batch: tuple[int, ...]) -> Normalizatio
 def by_range(observations: Observations) -> tuple[Observations, Normalization]:
     """Return the observations as (Y − min)/(max − min) of the observed entries, problem by problem.
 
-    Computed in the input's own precision before any cast to the fit's type, so that a large offset does
-    not eat the digits. Constant data has no range; it is only shifted.
+    Computed in the input's own precision before any cast to a narrower type, so that a large offset does
+    not eat the digits. Constant data has no range; its own size takes the place.
     """
     values, mask = observations.values, observations.mask
     xp = array_namespace(values)
     infinite = xp.full_like(values, xp.inf)
     low = xp.min(xp.where(mask, values, infinite), axis=(-2, -1), keepdims=True)
     high = xp.max(xp.where(mask, values, -infinite), axis=(-2, -1), keepdims=True)
+    # Halves, because the difference itself may overflow.
+    largest = min(float(xp.finfo(values.dtype).max), float(np.finfo(observations.dtype).max))
+    if bool(xp.any(high / 2 - low / 2 > largest / 2)):
+        raise ValueError(f"Y: the range of observed entries overflows {observations.dtype}; scale it down")
     span = high - low
-    if not bool(xp.all(xp.isfinite(span))):
-        raise ValueError("Y: the range of the observed entries overflows; scale the data down")
-    span = xp.where(span > 0, span, xp.ones_like(span))
+    size = xp.where(low == 0, xp.ones_like(low), xp.abs(low))
+    span = xp.where(span > 0, span, size)
     scaled = xp.where(mask, (values - low) / span, xp.zeros_like(values))
     place = observations.place
     dtype = observations.dtype
@@ -63,17 +68,24 @@ def by_size(
 ) -> tuple[Observations, Normalization]:
     """Return measurements divided by the size that the matrix behind them is likely to have.
 
-    A matrix whose entries are of size c has measurements of size c·‖A(probe)‖ for a probe with entries of
+    A matrix whose entries are of size c has measurements of size c·rms(A(probe)) for a probe with entries of
     size 1; both a constant probe and one with random signs are tried, because an operator may blur the
     one or remove the other. The offset stays zero: an operator says nothing about it.
     """
     xp, device, dtype = observations.xp, observations.device, observations.dtype
     signs = np.random.default_rng(0).choice([-1.0, 1.0], size=shape)
     probes = [from_numpy(probe, xp, device, dtype) for probe in (np.ones(shape), signs)]
-    gain = max(float(np.linalg.norm(to_numpy(operator.forward(probe)))) for probe in probes)
-    size = float(np.linalg.norm(to_numpy(observations.values).astype(np.float64)))
+    gain = max(_root_mean_square(to_numpy(operator.forward(probe))) for probe in probes)
+    size = _root_mean_square(to_numpy(observations.values)[to_numpy(observations.mask)])
     # The root mean square of data in [0, 1] is about one half.
     span = 2 * size / gain if size > 0 and gain > 0 else 1.0
     offset, scale = np.zeros((1, 1)), np.full((1, 1), span)
     normalization = Normalization(from_numpy(offset, xp, device, dtype), from_numpy(scale, xp, device, dtype))
     return replace(observations, values=observations.values / span), normalization
+
+
+def _root_mean_square(array: npt.NDArray[Any]) -> float:
+    """Return √(mean of squares) of a non-empty array, whose squares may overflow or vanish."""
+    sizes = np.abs(array.astype(np.float64))
+    largest = float(np.max(sizes))
+    return largest * float(np.sqrt(np.mean((sizes / largest) ** 2))) if largest > 0 else 0.0

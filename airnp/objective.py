@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from airnp._arrays import Array, from_numpy, namespace_name, shared_namespace, to_numpy
+from airnp._checks import checked_whole
 from airnp.engines import select_engine
 from airnp.engines.contract import Engine, Memory, Update
 from airnp.factorization import factor_gradients, factor_shapes, suffix_products
 from airnp.fidelity import Fidelity, FidelityScale, Loss, fidelity_scale, huber_threshold
 from airnp.initialization import Initializer, checked_init, draw_graph
 from airnp.inputs import Observations, read
-from airnp.linearmaps import check_adjoint, measurement_operator
+from airnp.linearmaps import check_adjoint, check_shape_of_entries, measurement_operator
 from airnp.regularizers import Problem, Regularizer, Term, default_regularizers
 from airnp.transforms import Transform
 
@@ -162,12 +163,13 @@ class Objective:
         if operator is None:
             self.batch: tuple[int, ...] = tuple(values.shape[:-2])
             self.shape: tuple[int, int] = (int(values.shape[-2]), int(values.shape[-1]))
+            check_shape_of_entries(shape, self.shape)
         else:
             assert shape is not None
             self.batch, self.shape = (), shape
-            self._check_operator(operator, values)
+            self._check_operator(operator)
         m, n = self.shape
-        self.depth = _checked_count("depth", depth)
+        self.depth = checked_whole("depth", depth)
         self.rank = _checked_rank(rank, m, n, self.depth)
         scale = fidelity_scale(fidelity, m, n)
         self._fidelity = Fidelity(values, weights, scale, huber_threshold(loss, huber_delta), operator)
@@ -176,14 +178,9 @@ class Objective:
         problem = Problem(self.batch, m, n, scale, self._xp, self._device, self._dtype, *entries)
         self.terms: list[Term] = [regularizer.bind(problem) for regularizer in self.regularizers]
 
-    def _check_operator(self, operator: Transform, values: Array) -> None:
+    def _check_operator(self, operator: Transform) -> None:
         probe = from_numpy(np.zeros(self.shape), self._xp, self._device, self._dtype)
-        image = check_adjoint("operator", operator, probe, self._xp, self._device, self._dtype)
-        if int(np.prod(image.shape)) != int(np.prod(values.shape)):
-            raise ValueError(
-                f"operator: forward gives shape {tuple(image.shape)}, "
-                f"the measurements Y have {tuple(values.shape)}"
-            )
+        check_adjoint("operator", operator, probe, self._xp, self._device, self._dtype)
 
     @property
     def engine(self) -> Engine:
@@ -232,6 +229,8 @@ class Objective:
         copies = []
         for position, (array, shape) in enumerate(zip(arrays, shapes, strict=False)):
             host = to_numpy(array)
+            if host.dtype.kind not in "biuf":
+                raise TypeError(f"init: array {position} must hold real numbers, got dtype {host.dtype}")
             if host.shape not in (shape, shape[-2:]):
                 raise ValueError(f"init: array {position} must have shape {shape}, got {host.shape}")
             if not np.all(np.isfinite(host)):
@@ -365,18 +364,10 @@ def _total(scales: Sequence[Array | None]) -> Array | None:
     return total
 
 
-def _checked_count(name: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise TypeError(f"{name}: expected a whole number, got {value!r}")
-    if value < 1:
-        raise ValueError(f"{name}: expected at least 1, got {value}")
-    return int(value)
-
-
 def _checked_rank(rank: Any, m: int, n: int, depth: int) -> int:
     if rank is None:
         return min(m, n)
-    rank = _checked_count("rank", rank)
+    rank = checked_whole("rank", rank)
     if rank > min(m, n):
         raise ValueError(
             f"rank: expected at most min(m, n) = {min(m, n)} for a matrix of {m}x{n}, got {rank}"
@@ -395,6 +386,8 @@ def _checked_regularizers(regularizers: Any) -> list[Regularizer]:
         raise TypeError(
             "regularizers: expected a list of regularizers, got a single one; write [...] around it"
         )
+    if not isinstance(regularizers, Iterable):
+        raise TypeError(f"regularizers: expected a list of regularizers, got {type(regularizers).__name__}")
     listed = list(regularizers)
     for item in listed:
         if not isinstance(item, Regularizer):

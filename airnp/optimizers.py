@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias
 
+import numpy as np
 from array_api_compat import array_namespace
 
 from airnp._arrays import Array
@@ -26,7 +27,7 @@ class Optimizer(Protocol):
 
 
 def _checked_rate(name: str, rate: Any) -> float:
-    if isinstance(rate, bool) or not isinstance(rate, int | float):
+    if isinstance(rate, bool) or not isinstance(rate, int | float | np.number):
         raise TypeError(f"{name}: expected a number, got {type(rate).__name__}")
     if not 0 < rate < float("inf"):
         raise ValueError(f"{name}: expected a positive number, got {rate!r}")

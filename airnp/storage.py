@@ -7,13 +7,13 @@ import json
 import os
 import secrets
 import zipfile
-import zlib
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
+from airnp import labels
 from airnp.history import History
 from airnp.inputs import Labels
 from airnp.normalization import Normalization
@@ -46,18 +46,17 @@ def save_result(result: FitResult, path: str | PathLike[str]) -> None:
         "stop_reason": result.stop_reason,
         "seed": result.seed,
         "regularizers": [[item.name, item.description, item.weight] for item in result.regularizers],
-        "labels": _plain_labels(result.labels),
+        "labels": None if result.labels is None else _plain_labels(result.labels),
+        "arrays": sorted(arrays),
     }
-    _write_atomically(Path(path), header, arrays)
+    _write_atomically(Path(os.fsdecode(path)), header, arrays)
 
 
 def _write_atomically(path: Path, header: dict[str, Any], arrays: dict[str, Any]) -> None:
-    buffer = io.BytesIO()
-    np.savez(buffer, header=np.asarray(json.dumps(header)), **arrays)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         with open(temporary, "xb") as file:
-            file.write(buffer.getbuffer())
+            np.savez(file, header=np.asarray(json.dumps(header)), **arrays)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
@@ -79,18 +78,8 @@ def _regularizer_arrays(position: int, item: FittedRegularizer) -> dict[str, Any
     return arrays
 
 
-def _plain_labels(labels: Labels | None) -> Any:
-    if labels is None:
-        return None
-    return [[_plain(label) for label in part] for part in (labels.index, labels.columns)]
-
-
-def _plain(label: Any) -> Any:
-    """Return a label as JSON can hold it: numbers and strings as they are, the rest by its text."""
-    label = label.item() if isinstance(label, np.generic) else label
-    if isinstance(label, tuple):
-        return [_plain(part) for part in label]
-    return label if isinstance(label, str | int | float | bool) or label is None else str(label)
+def _plain_labels(pair: Labels) -> list[dict[str, Any]]:
+    return [labels.to_plain(pair.index), labels.to_plain(pair.columns)]
 
 
 def load(path: str | PathLike[str]) -> FitResult:
@@ -98,33 +87,49 @@ def load(path: str | PathLike[str]) -> FitResult:
 
     Raises
     ------
-    FileNotFoundError
-        When there is no such file.
+    FileNotFoundError, IsADirectoryError, PermissionError
+        When there is no such file to read.
     ValueError
         When the file is damaged, or is not a result of airnp.
     """
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-        header = json.loads(str(arrays["header"]))
-        if header["format"] != _FORMAT:
-            raise ValueError(f"its format is {header['format']!r}")
-        if header["version"] != _VERSION:
-            raise ValueError(f"its version is {header['version']}, this airnp reads {_VERSION}")
-        return _assemble(header, arrays)
-    except FileNotFoundError:
-        raise
-    except (
-        zipfile.BadZipFile,
-        zlib.error,
-        KeyError,
-        TypeError,
-        ValueError,
-        EOFError,
-        OSError,
-        AttributeError,
-    ) as error:
-        raise ValueError(f"{os.fspath(path)}: not a result saved by airnp, or damaged ({error})") from error
+    with open(path, "rb") as file:
+        try:
+            arrays = _read_arrays(file)
+            header = json.loads(str(arrays.pop("header")))
+            _check_header(header, arrays)
+            return _assemble(header, arrays)
+        except MemoryError:
+            raise
+        except Exception as error:
+            # Bytes that are not ours can fail in any way; each of them means the same to the caller.
+            raise ValueError(
+                f"{os.fspath(path)}: not a result saved by airnp, or damaged ({error!r})"
+            ) from error
+
+
+def _read_arrays(file: BinaryIO) -> dict[str, Any]:
+    """Return all arrays of an archive, each read in one piece: only then its checksum is compared."""
+    size = file.seek(0, os.SEEK_END)
+    arrays = {}
+    with zipfile.ZipFile(file) as archive:
+        for member in archive.infolist():
+            # Sizes are not under a checksum: do not ask for memory that no honest file needs.
+            if member.compress_type != zipfile.ZIP_STORED or member.compress_size > size:
+                raise ValueError(f"its member {member.filename!r} was not written by airnp")
+            content = archive.read(member)
+            if len(content) != member.file_size:
+                raise ValueError(f"its member {member.filename!r} is cut off")
+            arrays[member.filename.removesuffix(".npy")] = np.load(io.BytesIO(content), allow_pickle=False)
+    return arrays
+
+
+def _check_header(header: dict[str, Any], arrays: dict[str, Any]) -> None:
+    if header["format"] != _FORMAT:
+        raise ValueError(f"its format is {header['format']!r}")
+    if header["version"] != _VERSION:
+        raise ValueError(f"its version is {header['version']}, this airnp reads {_VERSION}")
+    if header["arrays"] != sorted(arrays):
+        raise ValueError("some of its arrays are missing, or there are others")
 
 
 def _assemble(header: dict[str, Any], arrays: dict[str, Any]) -> FitResult:
@@ -173,9 +178,5 @@ def _regularizer(position: int, item: list[Any], arrays: dict[str, Any]) -> Fitt
 def _labels(stored: Any) -> Labels | None:
     if stored is None:
         return None
-    from pandas import Index
-
-    index, columns = (
-        [tuple(label) if isinstance(label, list) else label for label in part] for part in stored
-    )
-    return Labels(Index(index), Index(columns))
+    index, columns = stored
+    return Labels(labels.from_plain(index), labels.from_plain(columns))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
 from array_api_compat import array_namespace
 
 from airnp._arrays import Array
@@ -80,7 +81,7 @@ class Blocks:
 
     def __post_init__(self) -> None:
         for name, size in (("height", self.height), ("width", self.width)):
-            if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+            if not isinstance(size, int | np.integer) or isinstance(size, bool) or size < 1:
                 raise ValueError(f"{name}: expected a whole number of at least 1, got {size!r}")
         if self.shape is not None:
             m, n = self.shape

@@ -139,7 +139,9 @@ def test_scipy_minimizes_it():
         return value, objective.pack(grads)
 
     start = objective.pack(objective.init(0, airnp.Gaussian(0.3, 0.3)))
-    found = minimize(value_and_gradient, start, jac=True, method="L-BFGS-B", options={"maxiter": 2000, "ftol": 1e-15})
+    found = minimize(
+        value_and_gradient, start, jac=True, method="L-BFGS-B", options={"maxiter": 2000, "ftol": 1e-15}
+    )
     X = objective.matrix(objective.unpack(found.x))
     assert airnp.metrics.nmae(X, truth, mask) < 0.02
 
@@ -202,7 +204,9 @@ def test_wrong_params_are_named():
 def test_no_warning_from_arithmetic():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        objective = Objective(np.zeros((1, 1)), depth=2, regularizers=[AdaptiveLaplacian(), airnp.TotalVariation(1)])
+        objective = Objective(
+            np.zeros((1, 1)), depth=2, regularizers=[AdaptiveLaplacian(), airnp.TotalVariation(1)]
+        )
         value, grads = objective.value_and_grad(objective.init(0))
     assert np.isfinite(value)
     assert all(np.isfinite(grad).all() for grad in grads)

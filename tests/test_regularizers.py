@@ -18,7 +18,9 @@ def energies(regularizers, X):
     return [float(e) for e in objective.evaluate([X], memory=lambda name, shape: None).energies]
 
 
-@pytest.mark.parametrize("form", [np.asarray, np.ndarray.tolist, sparse.csr_array, sparse.coo_matrix, sparse.dia_array])
+@pytest.mark.parametrize(
+    "form", [np.asarray, np.ndarray.tolist, sparse.csr_array, sparse.coo_matrix, sparse.dia_array]
+)
 def test_a_graph_may_be_dense_or_sparse_an_adjacency_or_a_laplacian(form):
     X = np.random.default_rng(0).standard_normal((4, 3))
     laplacian = np.diag(PATH.sum(axis=1)) - PATH
@@ -54,7 +56,11 @@ def test_a_sparse_graph_stays_sparse_on_one_numpy_matrix():
         (-PATH, "adjacency", "graph: an adjacency has no negative entries"),
         (np.eye(4) - PATH, "laplacian", "graph: the rows of a Laplacian sum to zero"),
         (PATH - np.diag(PATH.sum(axis=1)), "laplacian", "no positive entries off its diagonal"),
-        (sparse.csr_array(PATH - np.diag(PATH.sum(axis=1))), "laplacian", "no positive entries off its diagonal"),
+        (
+            sparse.csr_array(PATH - np.diag(PATH.sum(axis=1))),
+            "laplacian",
+            "no positive entries off its diagonal",
+        ),
         (np.where(PATH > 0, np.nan, 0), "auto", "graph: expected finite numbers"),
         (np.ones((5, 5)), "auto", "graph: expected 4 nodes, one for each of the rows, got 5"),
     ],
@@ -72,7 +78,11 @@ def test_a_graph_of_the_wrong_type_is_refused(graph):
 
 @pytest.mark.parametrize("weight", [-1, np.inf, np.nan])
 def test_a_weight_out_of_range_is_refused(weight):
-    for make in (TotalVariation, lambda w: AdaptiveLaplacian("rows", w), lambda w: DirichletEnergy("rows", w)):
+    for make in (
+        TotalVariation,
+        lambda w: AdaptiveLaplacian("rows", w),
+        lambda w: DirichletEnergy("rows", w),
+    ):
         with pytest.raises(ValueError, match="weight: expected a finite number of at least 0"):
             make(weight)
 
@@ -84,7 +94,9 @@ def test_a_weight_of_the_wrong_type_is_refused(weight):
 
 
 def test_unknown_names_list_the_valid_ones():
-    with pytest.raises(ValueError, match="adjacency: expected one of 'row', 'global', 'product', got 'column'"):
+    with pytest.raises(
+        ValueError, match="adjacency: expected one of 'row', 'global', 'product', got 'column'"
+    ):
         AdaptiveLaplacian("rows", adjacency="column")
     with pytest.raises(ValueError, match="kind: expected one of 'l1', 'quadratic', got 'l2'"):
         TotalVariation(1, "l2")
@@ -96,7 +108,7 @@ def test_unknown_names_list_the_valid_ones():
 
 @pytest.mark.parametrize("bad", [TotalVariation(1), ["tv"], [None], 3])
 def test_regularizers_must_be_a_list_of_regularizers(bad):
-    with pytest.raises(TypeError, match="regularizers: expected|not iterable"):
+    with pytest.raises(TypeError, match="regularizers: expected"):
         Objective(np.ones((3, 3)), regularizers=bad)
 
 

@@ -1,4 +1,4 @@
-"""Transforms and operators: every linear map with an adjoint passes the dot test, and a wrong one is refused."""
+"""Every linear map with an adjoint passes the dot test, and one that does not is refused."""
 
 from __future__ import annotations
 
@@ -114,7 +114,11 @@ def test_a_map_that_is_not_what_it_claims_is_refused(broken, message, where):
 def test_a_user_transform_learns_a_graph_over_its_own_nodes():
     mixing = np.random.default_rng(0).standard_normal((3, 4))
     result = airnp.fit(
-        np.arange(20.0).reshape(4, 5), regularizers=[AdaptiveLaplacian(RowMixing(mixing))], max_iter=20, stop=None, seed=0
+        np.arange(20.0).reshape(4, 5),
+        regularizers=[AdaptiveLaplacian(RowMixing(mixing))],
+        max_iter=20,
+        stop=None,
+        seed=0,
     )
     assert result.regularizers[0].adjacency.shape == (3, 3)
     assert result.regularizers[0].name == "rowmixing"
@@ -122,5 +126,5 @@ def test_a_user_transform_learns_a_graph_over_its_own_nodes():
 
 @pytest.mark.parametrize("axis", ["diagonals", 3, None])
 def test_an_unknown_axis_lists_the_valid_ones(axis):
-    with pytest.raises((ValueError, TypeError), match="axis: expected .*'rows', 'columns'"):
+    with pytest.raises((ValueError, TypeError), match=r"axis: expected .*'rows', 'columns'"):
         AdaptiveLaplacian(axis)

@@ -10,8 +10,8 @@ import numpy as np
 
 from airnp._arrays import Array, Namespace, from_numpy
 from airnp.engines.contract import Engine, LaplacianTerms, Memory, Update
-from airnp.linearmaps import check_adjoint
-from airnp.transforms import Transform
+from airnp.linearmaps import GuardedMap, check_adjoint
+from airnp.transforms import Blocks, Transform, bound_transform
 
 GRAPH_WEIGHT = 2.88
 """Default λ of a graph of mean degree 1, as a multiple of the fidelity scale s.
@@ -102,21 +102,27 @@ def checked_weight(weight: Any) -> float:
 
 def checked_choice(name: str, value: Any, choices: tuple[str, ...]) -> Any:
     """Return ``value`` if it is one of ``choices``, else raise an error that lists them."""
-    if value not in choices:
+    if not (isinstance(value, str) and value in choices):
         raise ValueError(f"{name}: expected one of {', '.join(map(repr, choices))}, got {value!r}")
     return value
 
 
-def node_count(axis: Any, transform: Transform, problem: Problem) -> int:
-    """Return how many rows T(X) has; for a user's own transform, after testing it."""
+def bound_nodes(axis: Any, problem: Problem) -> tuple[Transform, int]:
+    """Return the transform that ``axis`` means for a problem and how many rows T(X) has.
+
+    A user's own transform is tested first, and its results are held to the type of what it is given.
+    """
+    transform = bound_transform(axis, problem.m, problem.n)
+    if isinstance(axis, str):
+        return transform, problem.m if axis == "rows" else problem.n
+    if not isinstance(axis, Blocks):
+        transform = GuardedMap("axis", transform)
     shape = (*problem.batch, problem.m, problem.n)
     probe = from_numpy(np.zeros(shape), problem.xp, problem.device, problem.dtype)
-    if isinstance(axis, str):
-        return int(transform.forward(probe).shape[-2])
     image = check_adjoint("axis", transform, probe, problem.xp, problem.device, problem.dtype)
     if image.ndim != len(shape):
         raise ValueError(
             f"axis: forward must return a matrix (..., k, d) for each matrix, got shape {tuple(image.shape)} "
             f"for {shape}"
         )
-    return int(image.shape[-2])
+    return transform, int(image.shape[-2])

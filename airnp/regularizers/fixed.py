@@ -16,11 +16,11 @@ from airnp.regularizers.base import (
     Problem,
     Regularizer,
     Term,
+    bound_nodes,
     checked_choice,
     checked_weight,
-    node_count,
 )
-from airnp.transforms import Rows, Transform, axis_name, bound_transform, checked_axis
+from airnp.transforms import Columns, Rows, Transform, axis_name, checked_axis
 
 
 class FixedGraphTerm(Term):
@@ -34,9 +34,12 @@ class FixedGraphTerm(Term):
 
     def accumulate(self, ops: Engine, x: Array, g: Array, contribution: Contribution) -> tuple[Array, Array]:
         """Add 2 λ T*(L Z) to the gradient."""
-        if isinstance(self._transform, Rows):
-            return ops.fixed_laplacian(g, x, self._adjacency, self._degree, weight=self.weight)
         z = self._transform.forward(x)
+        if isinstance(self._transform, Rows | Columns):
+            # These only turn a matrix, so the gradient can be turned too and be added to in place.
+            turned = self._transform.forward(g)
+            energy, turned = ops.fixed_laplacian(turned, z, self._adjacency, self._degree, weight=self.weight)
+            return energy, self._transform.adjoint(turned)
         zero = array_namespace(z).zeros_like(z)
         energy, pull = ops.fixed_laplacian(zero, z, self._adjacency, self._degree, weight=self.weight)
         return energy, g + self._transform.adjoint(pull)
@@ -89,8 +92,7 @@ class FixedLaplacian(Regularizer):
 
     def bind(self, problem: Problem) -> Term:
         """Return the term for a problem."""
-        transform = bound_transform(self.axis, problem.m, problem.n)
-        nodes = node_count(self.axis, transform, problem)
+        transform, nodes = bound_nodes(self.axis, problem)
         if self._adjacency.shape[0] != nodes:
             raise ValueError(
                 f"graph: expected {nodes} nodes, one for each of the {self.name}, "
@@ -116,10 +118,13 @@ def _checked_graph(graph: Any, kind: str) -> Any:
     """Return the adjacency of a given graph as float64 on the host, dense or CSR, after checking it."""
     if not (_is_sparse(graph) or is_array_api_obj(graph) or isinstance(graph, list | tuple)):
         raise TypeError(f"graph: expected an array or a scipy.sparse matrix, got {type(graph).__name__}")
-    matrix = sys.modules["scipy.sparse"].csr_array(graph) if _is_sparse(graph) else to_numpy(graph)
+    try:
+        matrix = sys.modules["scipy.sparse"].csr_array(graph) if _is_sparse(graph) else to_numpy(graph)
+    except ValueError as error:
+        raise ValueError(f"graph: expected rows of equal lengths ({error})") from None
     if matrix.dtype.kind not in "biuf":
         raise TypeError(f"graph: expected real numbers, got dtype {matrix.dtype}")
-    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.shape[0] == 0:
         raise ValueError(f"graph: expected a square matrix, got shape {tuple(matrix.shape)}")
     matrix = matrix.astype(np.float64)
     entries: Any = matrix.data if _is_sparse(matrix) else matrix
@@ -196,7 +201,7 @@ class DirichletEnergy(Regularizer):
                 "regularizers: DirichletEnergy takes its graph from observed entries, an operator has none; "
                 "use FixedLaplacian with a graph of your own"
             )
-        transform = bound_transform(self.axis, problem.m, problem.n)
+        transform, _ = bound_nodes(self.axis, problem)
         values = to_numpy(transform.forward(problem.values)).astype(np.float64)
         observed = to_numpy(transform.forward(problem.weights)) > 0
         adjacency = _covariance_graph(values, observed)

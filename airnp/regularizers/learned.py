@@ -12,11 +12,11 @@ from airnp.regularizers.base import (
     Problem,
     Regularizer,
     Term,
+    bound_nodes,
     checked_choice,
     checked_weight,
-    node_count,
 )
-from airnp.transforms import Columns, Rows, Transform, axis_name, bound_transform, checked_axis
+from airnp.transforms import Columns, Rows, Transform, axis_name, checked_axis
 
 _ADJACENCIES = ("row", "global", "product")
 
@@ -54,8 +54,7 @@ class AdaptiveLaplacian(Regularizer):
     def bind(self, problem: Problem) -> Term:
         """Return the term for a problem."""
         weight = GRAPH_WEIGHT * problem.fidelity_scale if self.weight is None else self.weight
-        transform = bound_transform(self.axis, problem.m, problem.n)
-        nodes = node_count(self.axis, transform, problem)
+        transform, nodes = bound_nodes(self.axis, problem)
         return LearnedGraphTerm(weight, transform, self.adjacency, (*problem.batch, nodes, nodes))
 
 
@@ -77,16 +76,17 @@ class LearnedGraphTerm(Term):
         shape = self.parameter_shape
         assert v is not None
         assert shape is not None
-        z = self._transform.forward(x)
-        gram = ops.gram(z, out=memory(("gram", id(self)), shape))
+        transform = self._transform
+        columns = isinstance(transform, Columns)
+        nodes = x if columns else transform.forward(x)
+        gram = ops.gram(nodes, columns=columns, out=memory(("gram", shape), shape))
         terms = ops.laplacian_terms(
             self._kind, v, gram, weight=self.weight, update=update, out=memory(("adjacency", id(self)), shape)
         )
-        scale = 2 * self.weight * terms.degree
-        if isinstance(self._transform, Rows):
-            return Contribution(row_scale=scale, terms=terms)
-        if isinstance(self._transform, Columns):
-            return Contribution(column_scale=scale, terms=terms)
+        if isinstance(transform, Rows):
+            return Contribution(row_scale=terms.pull, terms=terms)
+        if columns:
+            return Contribution(column_scale=terms.pull, terms=terms)
         return Contribution(terms=terms)
 
     def accumulate(self, ops: Engine, x: Array, g: Array, contribution: Contribution) -> tuple[Array, Array]:
@@ -100,7 +100,7 @@ class LearnedGraphTerm(Term):
             # (A Xᵀ)ᵀ = X A, since A is symmetric.
             return terms.energy, ops.add_product(g, x, terms.adjacency, alpha=alpha)
         z = self._transform.forward(x)
-        pull = ops.add_product((-alpha) * terms.degree[..., :, None] * z, terms.adjacency, z, alpha=alpha)
+        pull = ops.add_product(terms.pull[..., :, None] * z, terms.adjacency, z, alpha=alpha)
         return terms.energy, g + self._transform.adjoint(pull)
 
     def adjacency(self, ops: Engine, v: Array | None) -> Array:
