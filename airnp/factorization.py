@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from array_api_compat import array_namespace
-
 from airnp._arrays import Array
 from airnp.engines.contract import Engine, Memory
 
@@ -49,15 +47,14 @@ def factor_gradients(
     H[l] = (W[L-1] … W[l+1])ᵀ G,  ∂loss/∂W[l] = H[l] S[l-1]ᵀ  and  H[l-1] = W[l]ᵀ H[l].
     Two products a level, none repeated.
     """
-    xp = array_namespace(gradient)
     grads: list[Array] = [None] * len(factors)
     carried = gradient
     for level in range(len(factors) - 1, 0, -1):
         factor, below = factors[level], products[level - 1]
         grads[level] = ops.product(
-            carried, xp.matrix_transpose(below), out=memory(("factor gradient", level), tuple(factor.shape))
+            carried, below, transpose_b=True, out=memory(("factor gradient", level), tuple(factor.shape))
         )
         shape = (*factor.shape[:-2], factor.shape[-1], carried.shape[-1])
-        carried = ops.product(xp.matrix_transpose(factor), carried, out=memory(("carried", level), shape))
+        carried = ops.product(factor, carried, transpose_a=True, out=memory(("carried", level), shape))
     grads[0] = carried
     return grads

@@ -5,10 +5,12 @@ from __future__ import annotations
 import importlib
 from typing import cast
 
-from airnp._arrays import Namespace
+from array_api_compat import is_numpy_namespace
+
+from airnp._arrays import Namespace, namespace_name
 from airnp.engines.contract import Engine
 
-_MODULES = {"reference": "airnp.engines.reference"}
+_MODULES = {"reference": "airnp.engines.reference", "cpu": "airnp.engines.cpu"}
 
 
 def select_engine(name: str, xp: Namespace) -> Engine:
@@ -17,8 +19,8 @@ def select_engine(name: str, xp: Namespace) -> Engine:
     Parameters
     ----------
     name : str
-        ``"auto"`` takes the fastest engine there is for ``xp``; ``"reference"`` takes the specification,
-        which runs on every namespace.
+        ``"auto"`` takes the fastest engine there is for ``xp``; ``"cpu"`` is fused numba and BLAS, for NumPy;
+        ``"reference"`` takes the specification, which runs on every namespace.
     xp : module
         The array namespace of the problem.
 
@@ -27,7 +29,9 @@ def select_engine(name: str, xp: Namespace) -> Engine:
     Engine
         A module with the operations of :class:`airnp.engines.contract.Engine`.
     """
-    if name != "auto" and name not in _MODULES:
+    if not isinstance(name, str) or (name != "auto" and name not in _MODULES):
         raise ValueError(f"engine: expected one of 'auto', {', '.join(map(repr, _MODULES))}, got {name!r}")
-    chosen = "reference" if name == "auto" else name
-    return cast(Engine, importlib.import_module(_MODULES[chosen]))
+    if name == "cpu" and not is_numpy_namespace(xp):
+        raise ValueError(f"engine: 'cpu' works on NumPy arrays, the problem is in {namespace_name(xp)}")
+    automatic = "cpu" if is_numpy_namespace(xp) else "reference"
+    return cast(Engine, importlib.import_module(_MODULES[automatic if name == "auto" else name]))

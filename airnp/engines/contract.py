@@ -90,8 +90,8 @@ class LaplacianTerms(NamedTuple):
     """R = ½⟨A, D⟩, shape (…)."""
     adjacency: Array
     """A, shape (…, k, k), symmetric."""
-    degree: Array
-    """Row sums of A, shape (…, k)."""
+    pull: Array
+    """2 · weight · deg, shape (…, k): the degree part of the gradient scales node i by it."""
     gradient: Array | None
     """weight · ∇_V R, shape (…, k, k); None when the update was carried out instead."""
     parameter: Array
@@ -101,14 +101,22 @@ class LaplacianTerms(NamedTuple):
 class Engine(Protocol):
     """The operations that an engine offers."""
 
-    def product(self, a: Array, b: Array, *, out: Array | None = None) -> Array:
-        """Return ``a @ b``."""
+    def product(
+        self,
+        a: Array,
+        b: Array,
+        *,
+        transpose_a: bool = False,
+        transpose_b: bool = False,
+        out: Array | None = None,
+    ) -> Array:
+        """Return ``a @ b``, either of them transposed on request."""
 
     def add_product(self, c: Array, a: Array, b: Array, *, alpha: float) -> Array:
         """Return ``c + alpha · a @ b``; may overwrite ``c``."""
 
-    def gram(self, z: Array, *, out: Array | None = None) -> Array:
-        """Return ``z zᵀ``."""
+    def gram(self, x: Array, *, columns: bool = False, out: Array | None = None) -> Array:
+        """Return ``x xᵀ``, or ``xᵀ x`` of the columns."""
 
     def adjacency(self, kind: AdjacencyKind, v: Array) -> Array:
         """Return the adjacency A of the free matrix V."""
@@ -123,7 +131,7 @@ class Engine(Protocol):
         update: Update | None = None,
         out: Array | None = None,
     ) -> LaplacianTerms:
-        """Return energy, adjacency, degrees and the gradient of V (or update V by it)."""
+        """Return energy, adjacency, pull and the gradient of V (or update V by it)."""
 
     def residual(
         self,
@@ -160,5 +168,5 @@ class Engine(Protocol):
     def memory(self, like: Array) -> Memory:
         """Return an allocator of intermediates that live from one iteration to the next."""
 
-    def prepare(self, step: Step) -> Run:
+    def prepare(self, step: Step, *, threads: int | None = None) -> Run:
         """Return a function that runs ``step`` a number of times and brings back what it recorded."""

@@ -27,9 +27,17 @@ from airnp.engines.contract import (
 )
 
 
-def product(a: Array, b: Array, *, out: Array | None = None) -> Array:
-    """Return ``a @ b`` for ``a`` (…, m, k) and ``b`` (…, k, n)."""
-    return a @ b
+def product(
+    a: Array,
+    b: Array,
+    *,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    out: Array | None = None,
+) -> Array:
+    """Return ``op(a) @ op(b)``, shape (…, m, n), where op transposes on request."""
+    xp = array_namespace(a, b)
+    return (xp.matrix_transpose(a) if transpose_a else a) @ (xp.matrix_transpose(b) if transpose_b else b)
 
 
 def add_product(c: Array, a: Array, b: Array, *, alpha: float) -> Array:
@@ -37,10 +45,10 @@ def add_product(c: Array, a: Array, b: Array, *, alpha: float) -> Array:
     return c + alpha * (a @ b)
 
 
-def gram(z: Array, *, out: Array | None = None) -> Array:
-    """Return ``K = z zᵀ``, shape (…, k, k), of the rows of ``z`` (…, k, d)."""
-    xp = array_namespace(z)
-    return z @ xp.matrix_transpose(z)
+def gram(x: Array, *, columns: bool = False, out: Array | None = None) -> Array:
+    """Return the products of all pairs of rows of ``x``, K = x xᵀ, or of all pairs of columns, K = xᵀ x."""
+    turned = array_namespace(x).matrix_transpose(x)
+    return turned @ x if columns else x @ turned
 
 
 def _softmax(v: Array, axes: tuple[int, ...]) -> Array:
@@ -99,7 +107,7 @@ def laplacian_terms(
     update: Update | None = None,
     out: Array | None = None,
 ) -> LaplacianTerms:
-    r"""Return the learned graph's energy, adjacency, degrees, and the gradient of V.
+    r"""Return the learned graph's energy, adjacency, 2 λ times its degrees, and the gradient of V.
 
     With D the squared distances, R = ½⟨A, D⟩. D is symmetric, hence ⟨P + Pᵀ, D⟩ = 2⟨P, D⟩, and
 
@@ -116,7 +124,7 @@ def laplacian_terms(
     gram : array (…, k, k)
         K = Z Zᵀ of the k rows that the graph connects.
     weight : float
-        λ, which scales the gradient (and the update), not the energy.
+        λ, which scales the gradient (and the update) and the degrees, not the energy.
     update : Update, optional
         Carried out on V, with the gradient, after everything else was computed from V as given.
     """
@@ -137,11 +145,11 @@ def laplacian_terms(
         a, p = _product_adjacency(v)
         energy = xp.sum(a * distances, axis=(-2, -1)) / 2
         gradient = weight * (a * distances - energy[..., None, None] * p)
-    degree = xp.sum(a, axis=-1)
+    pull = (2 * weight) * xp.sum(a, axis=-1)
     if update is None:
-        return LaplacianTerms(energy, a, degree, gradient, v)
+        return LaplacianTerms(energy, a, pull, gradient, v)
     (v,) = apply_updates([v], [gradient], [update])
-    return LaplacianTerms(energy, a, degree, None, v)
+    return LaplacianTerms(energy, a, pull, None, v)
 
 
 def residual(
@@ -286,8 +294,8 @@ def memory(like: Array) -> Memory:
     return lambda name, shape: None
 
 
-def prepare(step: Step) -> Run:
-    """Return a function that runs ``step`` so many times and brings back what it recorded."""
+def prepare(step: Step, *, threads: int | None = None) -> Run:
+    """Return a function that runs ``step`` so many times; threads are the namespace's own affair."""
 
     def run(iterations: int) -> npt.NDArray[np.float64]:
         records = []

@@ -1,0 +1,609 @@
+"""The CPU engine's loops, compiled by numba on first use and cached on disk.
+
+All arrays are C-contiguous stacks ``(batch, rows, columns)``, all scalars of their dtype (a Python number
+would make numba compute in double precision). Every kernel cuts its work into ``chunks`` that may run
+side by side; with one chunk it is a plain loop without any thread pool. Sums are reassociated so that
+they vectorise; NaN and infinity keep their meaning.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, prange, types
+from numba.core import event
+from numba.extending import intrinsic, overload
+
+from airnp.engines._blas import gemm, syrk
+
+_FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
+_TILE = 32
+
+
+class _CompileNote(event.Listener):
+    """Says once that numba compiles, so that a first fit does not look like a hang."""
+
+    _said = False
+
+    def on_start(self, happened: Any) -> None:
+        if not _CompileNote._said and happened.data["dispatcher"].py_func.__module__ == __name__:
+            _CompileNote._said = True
+            print("airnp: compiling for this machine, once (a few seconds) ...", file=sys.stderr, flush=True)  # noqa: T201
+
+    def on_end(self, happened: Any) -> None:
+        pass
+
+
+event.register("numba:compile", _CompileNote())
+
+
+class Kernel:
+    """A loop in two builds: serial for one chunk, parallel for several; each compiled when first called."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        self._serial = _compiled(function, parallel=False)
+        self._parallel: Any = None
+
+    def __call__(self, chunks: int, *args: Any) -> None:
+        if chunks == 1:
+            self._serial(*args, 1)
+            return
+        if self._parallel is None:
+            self._parallel = _compiled(self._function, parallel=True)
+        self._parallel(*args, chunks)
+
+
+def _compiled(function: Callable[..., Any], *, parallel: bool) -> Any:
+    """Return the numba build of a function; without its cache where no directory can be written."""
+    options = {"parallel": parallel, "fastmath": _FASTMATH, "error_model": "numpy", "nogil": True}
+    try:
+        return njit(cache=True, **options)(function)
+    except RuntimeError:
+        return njit(**options)(function)
+
+
+@intrinsic
+def _float_of_bits(typingctx, bits):
+    """Return the float whose bits an int32 or int64 holds."""
+    narrow = bits == types.int32
+
+    def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.bitcast(args[0], ir.FloatType() if narrow else ir.DoubleType())
+
+    return (types.float32 if narrow else types.float64)(bits), emit
+
+
+def _exp(x: Any) -> Any:
+    """Return exp(x) for x ≤ 0, in a form that vectorises; numba's own calls a scalar routine."""
+    raise NotImplementedError("for compiled code only")
+
+
+@overload(_exp, jit_options={"error_model": "numpy"})
+def _exp_overload(x):
+    return _exp32 if x == types.float32 else _exp64
+
+
+def _exp32(x):
+    # x = k ln 2 + r with |r| ≤ ln 2 / 2; ln 2 in two parts, the first exact in few bits.
+    x = max(x, np.float32(-87.0))
+    k = np.int32(x * np.float32(1.4426950408889634) - np.float32(0.5))
+    r = x - np.float32(k) * np.float32(0.693359375)
+    r -= np.float32(k) * np.float32(-2.12194440e-4)
+    y = np.float32(1 / 5040)
+    y = y * r + np.float32(1 / 720)
+    y = y * r + np.float32(1 / 120)
+    y = y * r + np.float32(1 / 24)
+    y = y * r + np.float32(1 / 6)
+    y = y * r + np.float32(0.5)
+    y = y * r + np.float32(1)
+    y = y * r + np.float32(1)
+    return y * _float_of_bits(np.int32((k + np.int32(127)) << np.int32(23)))
+
+
+def _exp64(x):
+    x = max(x, -708.0)
+    k = np.int64(np.int32(x * 1.4426950408889634 - 0.5))
+    r = x - k * 0.693147180369123816490
+    r -= k * 1.90821492927058770002e-10
+    y = 1 / 6227020800
+    y = y * r + 1 / 479001600
+    y = y * r + 1 / 39916800
+    y = y * r + 1 / 3628800
+    y = y * r + 1 / 362880
+    y = y * r + 1 / 40320
+    y = y * r + 1 / 5040
+    y = y * r + 1 / 720
+    y = y * r + 1 / 120
+    y = y * r + 1 / 24
+    y = y * r + 1 / 6
+    y = y * r + 0.5
+    y = y * r + 1.0
+    y = y * r + 1.0
+    return y * _float_of_bits((k + np.int64(1023)) << np.int64(52))
+
+
+@njit(fastmath=_FASTMATH, error_model="numpy")
+def _maximum(values):
+    top = values[0]
+    for j in range(values.size):
+        top = max(top, values[j])
+    return top
+
+
+@njit(fastmath=_FASTMATH, error_model="numpy")
+def _normalized(weights, inverse, products, lengths, i):
+    """Scale a row of the softmax and return Σ_j P_ij D_ij."""
+    length = lengths[i]
+    total = weights.dtype.type(0)
+    for j in range(weights.size):
+        weight = weights[j] * inverse
+        weights[j] = weight
+        total += weight * (length + lengths[j] - products[j] - products[j])
+    return total
+
+
+@Kernel
+def multiply(routine, a, transpose_a, b, transpose_b, c, alpha, beta, chunks):
+    """C ← alpha · op(A) op(B) + beta · C; an operand with one matrix serves the whole stack."""
+    batch, m, n = c.shape
+    inner = a.shape[1] if transpose_a else a.shape[2]
+    size = c.itemsize
+    a_step = a.shape[1] * a.shape[2] if a.shape[0] > 1 else 0
+    b_step = b.shape[1] * b.shape[2] if b.shape[0] > 1 else 0
+    # Chunks are matrices of the stack where there are enough, else bands of rows of every matrix.
+    by_matrix = batch >= chunks
+    for chunk in prange(chunks):
+        first, last = (chunk * batch // chunks, (chunk + 1) * batch // chunks) if by_matrix else (0, batch)
+        top, bottom = (0, m) if by_matrix else (chunk * m // chunks, (chunk + 1) * m // chunks)
+        if bottom > top:
+            for matrix in range(first, last):
+                a_offset = matrix * a_step + (top if transpose_a else top * a.shape[2])
+                gemm(
+                    routine,
+                    transpose_a,
+                    transpose_b,
+                    bottom - top,
+                    n,
+                    inner,
+                    alpha,
+                    np.int64(a.ctypes.data) + a_offset * size,
+                    a.shape[2],
+                    np.int64(b.ctypes.data) + matrix * b_step * size,
+                    b.shape[2],
+                    beta,
+                    np.int64(c.ctypes.data) + (matrix * m + top) * n * size,
+                    n,
+                )
+
+
+@Kernel
+def symmetric_product(gemm_routine, syrk_routine, z, transposed, k, one, zero, chunks):
+    """K ← op(Z) op(Z)ᵀ: the lower triangle by syrk, then its mirror image.
+
+    Bands of rows end at n √(t / chunks), so that all have the same area of the triangle.
+    """
+    batch, n, _ = k.shape
+    inner = z.shape[1] if transposed else z.shape[2]
+    stride, size = z.shape[2], k.itemsize
+    z_data, k_data = np.int64(z.ctypes.data), np.int64(k.ctypes.data)
+    for chunk in prange(chunks):
+        top = np.int64(n * math.sqrt(chunk / chunks))
+        bottom = np.int64(n * math.sqrt((chunk + 1) / chunks)) if chunk + 1 < chunks else n
+        band = top if transposed else top * stride
+        if bottom > top:
+            for matrix in range(batch):
+                source = z_data + matrix * z.shape[1] * stride * size
+                target = k_data + (matrix * n + top) * n * size
+                if top > 0:
+                    gemm(
+                        gemm_routine,
+                        transposed,
+                        not transposed,
+                        bottom - top,
+                        top,
+                        inner,
+                        one,
+                        source + band * size,
+                        stride,
+                        source,
+                        stride,
+                        zero,
+                        target,
+                        n,
+                    )
+                syrk(
+                    syrk_routine,
+                    transposed,
+                    bottom - top,
+                    inner,
+                    one,
+                    source + band * size,
+                    stride,
+                    zero,
+                    target + top * size,
+                    n,
+                )
+    tiles = (n + _TILE - 1) // _TILE
+    for tile in prange(batch * tiles):
+        matrix, first = tile // tiles, (tile % tiles) * _TILE
+        last = min(first + _TILE, n)
+        for start in range(first, n, _TILE):
+            for i in range(start, min(start + _TILE, n)):
+                for j in range(first, min(last, i)):
+                    k[matrix, j, i] = k[matrix, i, j]
+
+
+@Kernel
+def softmax_graph(
+    v,
+    gram,
+    by_row,
+    half,
+    weight,
+    adjust,
+    first,
+    second,
+    settings,
+    p,
+    gradient,
+    norms,
+    shifts,
+    degrees,
+    totals,
+    chunks,
+):
+    """All of a graph whose softmax runs over rows (``by_row``) or over all entries, in four passes.
+
+    P = softmax(V); totals = half · ⟨P, D⟩; then either ``gradient`` ← half · weight · P ⊙ (D − shift) or,
+    with ``adjust``, Adam's step of V by it (``settings``: see :func:`adam`), without writing it; at last
+    P ← half · (P + Pᵀ), which is the adjacency, and 2 · weight times its row sums.
+    """
+    batch, n, _ = v.shape
+    scale = half * weight
+    gain1, keep2, gain2 = settings[0], settings[1], settings[2]
+    rate, root, epsilon = settings[3], settings[4], settings[5]
+    rows = batch * n
+    zero, one = v.dtype.type(0), v.dtype.type(1)
+    for matrix in range(batch):
+        for i in range(n):
+            norms[matrix, i] = gram[matrix, i, i]
+    if not by_row:
+        for chunk in prange(chunks):
+            for row in range(chunk * rows // chunks, (chunk + 1) * rows // chunks):
+                matrix, i = row // n, row % n
+                shifts[matrix, i] = _maximum(v[matrix, i])
+        for matrix in range(batch):
+            shifts[matrix, :] = _maximum(shifts[matrix])
+    for chunk in prange(chunks):
+        for row in range(chunk * rows // chunks, (chunk + 1) * rows // chunks):
+            matrix, i = row // n, row % n
+            source, weights = v[matrix, i], p[matrix, i]
+            top = _maximum(source) if by_row else shifts[matrix, i]
+            total = zero
+            for j in range(n):
+                value = _exp(source[j] - top)
+                weights[j] = value
+                total += value
+            degrees[matrix, i] = total
+            if by_row:
+                shifts[matrix, i] = _normalized(weights, one / total, gram[matrix, i], norms[matrix], i)
+    if not by_row:
+        for matrix in range(batch):
+            degrees[matrix, :] = one / degrees[matrix].sum()
+        for chunk in prange(chunks):
+            for row in range(chunk * rows // chunks, (chunk + 1) * rows // chunks):
+                matrix, i = row // n, row % n
+                shifts[matrix, i] = _normalized(
+                    p[matrix, i], degrees[matrix, i], gram[matrix, i], norms[matrix], i
+                )
+    for matrix in range(batch):
+        total = 0.0
+        for i in range(n):
+            total += np.float64(shifts[matrix, i])
+        totals[matrix] = np.float64(half) * total
+        if not by_row:
+            shifts[matrix, :] = v.dtype.type(total)
+    for chunk in prange(chunks):
+        for row in range(chunk * rows // chunks, (chunk + 1) * rows // chunks):
+            matrix, i = row // n, row % n
+            weights, products, lengths = p[matrix, i], gram[matrix, i], norms[matrix]
+            length = norms[matrix, i] - shifts[matrix, i]
+            if adjust:
+                values, mean, square = v[matrix, i], first[matrix, i], second[matrix, i]
+                for j in range(n):
+                    slope = scale * weights[j] * (length + lengths[j] - products[j] - products[j])
+                    average = mean[j] + gain1 * (slope - mean[j])
+                    variance = keep2 * square[j] + gain2 * slope * slope
+                    mean[j] = average
+                    square[j] = variance
+                    values[j] -= rate * average / (math.sqrt(variance) * root + epsilon)
+            else:
+                target = gradient[matrix, i]
+                for j in range(n):
+                    target[j] = scale * weights[j] * (length + lengths[j] - products[j] - products[j])
+    tiles = (n + _TILE - 1) // _TILE
+    for tile in prange(batch * tiles):
+        matrix, left = tile // tiles, (tile % tiles) * _TILE
+        right = min(left + _TILE, n)
+        # From the diagonal tile downwards: no two iterations touch the same pair of entries.
+        for start in range(left, n, _TILE):
+            for i in range(start, min(start + _TILE, n)):
+                for j in range(left, min(right, i + 1)):
+                    mean = half * (p[matrix, i, j] + p[matrix, j, i])
+                    p[matrix, i, j] = mean
+                    p[matrix, j, i] = mean
+    for chunk in prange(chunks):
+        for row in range(chunk * rows // chunks, (chunk + 1) * rows // chunks):
+            matrix, i = row // n, row % n
+            weights = p[matrix, i]
+            total = zero
+            for j in range(n):
+                total += weights[j]
+            degrees[matrix, i] = (weight + weight) * total
+
+
+@Kernel
+def pair_graph(v, gram, scale, a, gradient, norms, degrees, totals, chunks):
+    """All of the graph with A = exp(V + Vᵀ) / Σ exp(V).
+
+    A, 2 · scale times its row sums, totals = R = ½ ⟨A, D⟩, and ``gradient`` ← scale · (A ⊙ D − R · P).
+    """
+    batch, n, _ = v.shape
+    rows = batch * n
+    zero, one = v.dtype.type(0), v.dtype.type(1)
+    for matrix in range(batch):
+        for i in range(n):
+            norms[matrix, i] = gram[matrix, i, i]
+    tops, inverses = np.empty(batch, v.dtype), np.empty(batch, v.dtype)
+    for chunk in prange(chunks):
+        for row in range(chunk * rows // chunks, (chunk + 1) * rows // chunks):
+            matrix, i = row // n, row % n
+            degrees[matrix, i] = _maximum(v[matrix, i])
+    for matrix in range(batch):
+        tops[matrix] = _maximum(degrees[matrix])
+    for chunk in prange(chunks):
+        for row in range(chunk * rows // chunks, (chunk + 1) * rows // chunks):
+            matrix, i = row // n, row % n
+            source, top = v[matrix, i], tops[matrix]
+            total = zero
+            for j in range(n):
+                total += _exp(source[j] - top)
+            degrees[matrix, i] = total
+    for matrix in range(batch):
+        inverses[matrix] = one / degrees[matrix].sum()
+    energies = np.empty((batch, n), v.dtype)
+    for chunk in prange(chunks):
+        for row in range(chunk * rows // chunks, (chunk + 1) * rows // chunks):
+            matrix, i = row // n, row % n
+            weights, products, lengths = a[matrix, i], gram[matrix, i], norms[matrix]
+            length, degree, energy = norms[matrix, i], zero, zero
+            for j in range(n):
+                weight = math.exp(v[matrix, i, j] + v[matrix, j, i] - tops[matrix]) * inverses[matrix]
+                weights[j] = weight
+                degree += weight
+                energy += weight * (length + lengths[j] - products[j] - products[j])
+            degrees[matrix, i] = (scale + scale) * degree
+            energies[matrix, i] = energy
+    for matrix in range(batch):
+        total = 0.0
+        for i in range(n):
+            total += np.float64(energies[matrix, i])
+        totals[matrix] = 0.5 * total
+    for chunk in prange(chunks):
+        for row in range(chunk * rows // chunks, (chunk + 1) * rows // chunks):
+            matrix, i = row // n, row % n
+            weights, products, lengths = a[matrix, i], gram[matrix, i], norms[matrix]
+            values, target = v[matrix, i], gradient[matrix, i]
+            length, top = norms[matrix, i], tops[matrix]
+            share = v.dtype.type(totals[matrix]) * inverses[matrix]
+            for j in range(n):
+                distance = length + lengths[j] - products[j] - products[j]
+                target[j] = scale * (weights[j] * distance - share * _exp(values[j] - top))
+
+
+@Kernel
+def masked_residual(x, y, weights, scale, delta, row_scale, column_scale, gradient, values, totals, chunks):
+    """gradient ← s w ⊙ (x − y), clipped at ±delta where that is positive, + (row_scale + column_scale) ⊙ x.
+
+    ``totals`` gets the fidelity; ``values`` is space for each row's part of it.
+    """
+    batch, m, n = x.shape
+    rows = batch * m
+    half, huber = x.dtype.type(0.5), delta > 0
+    for chunk in prange(chunks):
+        for row in range(chunk * rows // chunks, (chunk + 1) * rows // chunks):
+            matrix, i = row // m, row % m
+            current, target, shares = x[matrix, i], y[matrix, i], weights[matrix, i]
+            slopes, columns, line = gradient[matrix, i], column_scale[matrix], row_scale[matrix, i]
+            total = x.dtype.type(0)
+            if huber:
+                for j in range(n):
+                    error = current[j] - target[j]
+                    inner = min(max(error, -delta), delta)
+                    slope = shares[j] * inner
+                    total += slope * (error - half * inner)
+                    slopes[j] = scale * slope + (line + columns[j]) * current[j]
+            else:
+                for j in range(n):
+                    error = current[j] - target[j]
+                    slope = shares[j] * error
+                    total += half * slope * error
+                    slopes[j] = scale * slope + (line + columns[j]) * current[j]
+            values[matrix, i] = total
+    for matrix in range(batch):
+        total64 = 0.0
+        for i in range(m):
+            total64 += np.float64(values[matrix, i])
+        totals[matrix] = np.float64(scale) * total64
+
+
+@Kernel
+def add_scaled_lines(g, x, row_scale, column_scale, chunks):
+    """g ← g + (row_scale + column_scale) ⊙ x."""
+    batch, m, n = x.shape
+    rows = batch * m
+    for chunk in prange(chunks):
+        for row in range(chunk * rows // chunks, (chunk + 1) * rows // chunks):
+            matrix, i = row // m, row % m
+            slopes, current, columns = g[matrix, i], x[matrix, i], column_scale[matrix]
+            line = row_scale[matrix, i]
+            for j in range(n):
+                slopes[j] += (line + columns[j]) * current[j]
+
+
+@Kernel
+def add_laplacian(g, z, neighbours, row_degrees, column_degrees, scale, values, chunks):
+    """g ← g + scale · L z with L z = degree ⊙ z − neighbours, and Σ z ⊙ L z for each row.
+
+    One of the two degrees is zero: nodes are rows of z, or its columns. Degrees of one graph serve the
+    whole stack.
+    """
+    batch, m, n = z.shape
+    rows = batch * m
+    for chunk in prange(chunks):
+        for row in range(chunk * rows // chunks, (chunk + 1) * rows // chunks):
+            matrix, i = row // m, row % m
+            slopes, current, pulls = g[matrix, i], z[matrix, i], neighbours[matrix, i]
+            line = row_degrees[matrix if len(row_degrees) > 1 else 0, i]
+            columns = column_degrees[matrix if len(column_degrees) > 1 else 0]
+            total = z.dtype.type(0)
+            for j in range(n):
+                pull = (line + columns[j]) * current[j] - pulls[j]
+                slopes[j] += scale * pull
+                total += current[j] * pull
+            values[matrix, i] = total
+
+
+@Kernel
+def add_sparse_laplacian_of_rows(g, z, data, indices, indptr, degrees, scale, values, chunks):
+    """g ← g + scale · L z for nodes that are rows of z and a graph in CSR form; Σ z ⊙ L z for each row."""
+    batch, m, n = z.shape
+    rows = batch * m
+    for chunk in prange(chunks):
+        pull = np.empty(n, z.dtype)
+        for row in range(chunk * rows // chunks, (chunk + 1) * rows // chunks):
+            matrix, i = row // m, row % m
+            slopes, current = g[matrix, i], z[matrix, i]
+            for j in range(n):
+                pull[j] = degrees[i] * current[j]
+            for edge in range(indptr[i], indptr[i + 1]):
+                weight, other = data[edge], z[matrix, indices[edge]]
+                for j in range(n):
+                    pull[j] -= weight * other[j]
+            total = z.dtype.type(0)
+            for j in range(n):
+                slopes[j] += scale * pull[j]
+                total += current[j] * pull[j]
+            values[matrix, i] = total
+
+
+@Kernel
+def add_sparse_laplacian_of_columns(g, x, data, indices, indptr, degrees, scale, values, chunks):
+    """The same for nodes that are columns of x: every row of x is read once and stays in the cache."""
+    batch, m, n = x.shape
+    rows = batch * m
+    for chunk in prange(chunks):
+        for row in range(chunk * rows // chunks, (chunk + 1) * rows // chunks):
+            matrix, i = row // m, row % m
+            slopes, current = g[matrix, i], x[matrix, i]
+            total = x.dtype.type(0)
+            for j in range(n):
+                pull = degrees[j] * current[j]
+                for edge in range(indptr[j], indptr[j + 1]):
+                    pull -= data[edge] * current[indices[edge]]
+                slopes[j] += scale * pull
+                total += current[j] * pull
+            values[matrix, i] = total
+
+
+@Kernel
+def add_variation(g, x, quadratic, epsilon, weight, values, chunks):
+    """g ← g + weight · ∇TV(x), and each row's part of TV(x).
+
+    Every difference is computed once by the chunk that holds its upper or left entry; the first row of a
+    chunk also gets the slope of the difference to the row above it, which another chunk counts.
+    """
+    batch, m, n = x.shape
+    rows = batch * m
+    two = x.dtype.type(2)
+    for chunk in prange(chunks):
+        across = np.empty(n, x.dtype)
+        start, stop = chunk * rows // chunks, (chunk + 1) * rows // chunks
+        for row in range(start, stop):
+            matrix, i = row // m, row % m
+            current, slopes = x[matrix, i], g[matrix, i]
+            total = x.dtype.type(0)
+            if row == start and i > 0:
+                above = x[matrix, i - 1]
+                for j in range(n):
+                    step = current[j] - above[j]
+                    slopes[j] += weight * (
+                        two * step if quadratic else step / math.sqrt(step * step + epsilon * epsilon)
+                    )
+            if i + 1 < m:
+                below, next_slopes, inside = x[matrix, i + 1], g[matrix, i + 1], row + 1 < stop
+                for j in range(n):
+                    step = below[j] - current[j]
+                    if quadratic:
+                        total += step * step
+                        slope = weight * two * step
+                    else:
+                        root = math.sqrt(step * step + epsilon * epsilon)
+                        total += step * step / (root + epsilon)
+                        slope = weight * step / root
+                    slopes[j] -= slope
+                    if inside:
+                        next_slopes[j] += slope
+            # Slopes first, sums afterwards: a loop that writes to j and j + 1 at once does not vectorise.
+            for j in range(n - 1):
+                step = current[j + 1] - current[j]
+                if quadratic:
+                    total += step * step
+                    across[j] = weight * two * step
+                else:
+                    root = math.sqrt(step * step + epsilon * epsilon)
+                    total += step * step / (root + epsilon)
+                    across[j] = weight * step / root
+            for j in range(n - 1):
+                slopes[j] -= across[j]
+            for j in range(n - 1):
+                slopes[j + 1] += across[j]
+            values[matrix, i] = total
+
+
+@Kernel
+def adam(p, g, first, second, settings, chunks):
+    """Adam's step of a flat parameter.
+
+    ``settings`` are 1 − β1, β2, 1 − β2, rate / (1 − β1ᵗ), 1 / √(1 − β2ᵗ) and ε, in the parameter's dtype.
+    """
+    size = p.size
+    gain1, keep2, gain2 = settings[0], settings[1], settings[2]
+    rate, root, epsilon = settings[3], settings[4], settings[5]
+    for chunk in prange(chunks):
+        # Slices, because an index that starts anywhere might be negative for all the compiler knows.
+        part = slice(chunk * size // chunks, (chunk + 1) * size // chunks)
+        values, slopes, mean, square = p[part], g[part], first[part], second[part]
+        for i in range(values.size):
+            average = mean[i] + gain1 * (slopes[i] - mean[i])
+            variance = keep2 * square[i] + gain2 * slopes[i] * slopes[i]
+            mean[i] = average
+            square[i] = variance
+            values[i] -= rate * average / (math.sqrt(variance) * root + epsilon)
+
+
+@Kernel
+def descend(p, g, rate, chunks):
+    """A step of gradient descent of a flat parameter."""
+    size = p.size
+    for chunk in prange(chunks):
+        part = slice(chunk * size // chunks, (chunk + 1) * size // chunks)
+        values, slopes = p[part], g[part]
+        for i in range(values.size):
+            values[i] -= rate * slopes[i]

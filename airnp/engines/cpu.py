@@ -1,0 +1,296 @@
+"""The CPU engine: the operations of ``reference.py`` on NumPy arrays, fused with numba and fed by BLAS.
+
+Everything is done on C-contiguous stacks ``(batch, rows, columns)``; a transposed view is passed to BLAS
+as such, never copied. Results are written into the memory that :func:`memory` hands out, so that an
+iteration allocates no matrix.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from airnp._arrays import Array
+from airnp.engines import _cpu_kernels as kernels
+from airnp.engines import threads as pool
+from airnp.engines._blas import address
+from airnp.engines.contract import (
+    AdamUpdate,
+    AdjacencyKind,
+    LaplacianTerms,
+    Memory,
+    Run,
+    Step,
+    Update,
+    VariationKind,
+)
+
+_SMALL = 4096
+"""Entries below which cutting work into chunks costs more than it gives."""
+
+_SMALL_PRODUCT = 500_000
+"""Multiplications below which the same holds for a product."""
+
+
+def _chunks(work: int, small: int = _SMALL) -> int:
+    count = pool.current_threads()
+    return 1 if count == 1 or work < small * count else count
+
+
+def _stack(a: Array) -> Array:
+    """Return a C-contiguous array as a stack of matrices, without copying."""
+    return a[None] if a.ndim == 2 else a.reshape(-1, a.shape[-2], a.shape[-1])
+
+
+def _readable(a: Array) -> Array:
+    """Return ``a`` as a C-contiguous stack; copies only what is not contiguous."""
+    return _stack(a if a.flags.c_contiguous else np.ascontiguousarray(a))
+
+
+def _operand(a: Array) -> tuple[Array, bool]:
+    """Return a C-contiguous stack and whether its matrices are the transposes of those of ``a``."""
+    if a.flags.c_contiguous:
+        return _stack(a), False
+    turned = a.swapaxes(-1, -2)
+    if turned.flags.c_contiguous:
+        return _stack(turned), True
+    return _readable(a), False
+
+
+def _writable(a: Array) -> Array:
+    """Return ``a`` if a kernel can write to it in place, else a C-contiguous copy."""
+    return a if a.flags.c_contiguous and a.flags.writeable else np.array(a, order="C")
+
+
+def _multiply(chunks: int, c: Array, a: Array, b: Array, alpha: float, beta: float) -> Array:
+    scalar = c.dtype.type
+    kernels.multiply(
+        chunks, address("gemm", c.dtype), *_operand(a), *_operand(b), _stack(c), scalar(alpha), scalar(beta)
+    )
+    return c
+
+
+def product(
+    a: Array,
+    b: Array,
+    *,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    out: Array | None = None,
+) -> Array:
+    """Return ``op(a) @ op(b)``, shape (…, m, n), where op transposes on request."""
+    a = a.swapaxes(-1, -2) if transpose_a else a
+    b = b.swapaxes(-1, -2) if transpose_b else b
+    if out is None:
+        batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        out = np.empty((*batch, a.shape[-2], b.shape[-1]), a.dtype)
+    chunks = _chunks(out.size * a.shape[-1], _SMALL_PRODUCT)
+    return np.matmul(a, b, out=out) if chunks == 1 else _multiply(chunks, out, a, b, 1.0, 0.0)
+
+
+def add_product(c: Array, a: Array, b: Array, *, alpha: float) -> Array:
+    """Return ``c + alpha · a @ b``."""
+    return _multiply(_chunks(c.size * a.shape[-1], _SMALL_PRODUCT), _writable(c), a, b, alpha, 1.0)
+
+
+def gram(x: Array, *, columns: bool = False, out: Array | None = None) -> Array:
+    """Return the products of all pairs of rows of ``x``, K = x xᵀ, or of all pairs of columns, K = xᵀ x."""
+    z = x.swapaxes(-1, -2) if columns else x
+    if out is None:
+        out = np.empty((*z.shape[:-1], z.shape[-2]), z.dtype)
+    chunks = _chunks(out.size * z.shape[-1], _SMALL_PRODUCT)
+    if chunks == 1:
+        # NumPy sees that both operands are one matrix and does half the work.
+        return np.matmul(z, z.swapaxes(-1, -2), out=out)
+    scalar = z.dtype.type
+    routines = address("gemm", z.dtype), address("syrk", z.dtype)
+    kernels.symmetric_product(chunks, *routines, *_operand(z), _stack(out), scalar(1), scalar(0))
+    return out
+
+
+def adjacency(kind: AdjacencyKind, v: Array) -> Array:
+    """Return the symmetric, non-negative adjacency A (…, k, k) of the free matrix V (…, k, k)."""
+    return laplacian_terms(kind, v, np.zeros(v.shape, v.dtype), weight=0.0).adjacency
+
+
+def _moments(update: AdamUpdate) -> tuple[Array, Array]:
+    """Return both moments, made contiguous if they are not: a kernel writes to them."""
+    moments = update.moments
+    moments.first, moments.second = _writable(moments.first), _writable(moments.second)
+    return moments.first, moments.second
+
+
+def _adam_settings(update: AdamUpdate, dtype: Any) -> Array:
+    """Return 1 − β1, β2, 1 − β2, rate / (1 − β1ᵗ), 1 / √(1 − β2ᵗ) and ε in the parameter's dtype."""
+    beta1, beta2, step = update.beta1, update.beta2, update.step
+    rate = update.current_rate / (1 - beta1**step)
+    root = 1 / math.sqrt(1 - beta2**step)
+    return np.array((1 - beta1, beta2, 1 - beta2, rate, root, update.epsilon), dtype)
+
+
+def laplacian_terms(
+    kind: AdjacencyKind,
+    v: Array,
+    gram: Array,
+    *,
+    weight: float,
+    update: Update | None = None,
+    out: Array | None = None,
+) -> LaplacianTerms:
+    """Return the learned graph's energy, adjacency, degrees, and the gradient of V (or update V by it).
+
+    The formulas are those of :func:`airnp.engines.reference.laplacian_terms`. Adam's step is made in the
+    pass that computes the gradient, except for "product".
+    """
+    v = v if update is None else _writable(v)
+    a = np.empty(v.shape, v.dtype) if out is None else out
+    adam = isinstance(update, AdamUpdate) and kind != "product"
+    gradient = None if adam else np.empty(v.shape, v.dtype)
+    values, products, stack, scalar = _readable(v), _readable(gram), _stack(a), v.dtype.type
+    slopes = stack if gradient is None else _stack(gradient)
+    norms, shifts, pull = np.empty((3, *values.shape[:2]), v.dtype)
+    energy = np.empty(len(values))
+    chunks = _chunks(v.size)
+    if kind == "product":
+        kernels.pair_graph(chunks, values, products, scalar(weight), stack, slopes, norms, pull, energy)
+    else:
+        step = (stack, stack, np.zeros(6, v.dtype))
+        if isinstance(update, AdamUpdate):
+            step = (*map(_stack, _moments(update)), _adam_settings(update, v.dtype))
+        scales = (scalar(0.5 if kind == "row" else 1.0), scalar(weight))
+        lines = (norms, shifts, pull)
+        kernels.softmax_graph(
+            chunks, values, products, kind == "row", *scales, adam, *step, stack, slopes, *lines, energy
+        )
+    if gradient is not None and update is not None:
+        apply_updates([v], [gradient], [update])
+        gradient = None
+    return LaplacianTerms(energy.reshape(v.shape[:-2]), a, pull.reshape(v.shape[:-1]), gradient, v)
+
+
+def _line_scales(x: Array, row_scale: Array | None, column_scale: Array | None) -> tuple[Array, Array]:
+    """Return scales of shape (batch, m) and (batch, n), zero where none was given."""
+    batch, m, n = x.shape
+    rows = np.zeros((batch, m), x.dtype) if row_scale is None else row_scale.reshape(batch, m)
+    columns = np.zeros((batch, n), x.dtype) if column_scale is None else column_scale.reshape(batch, n)
+    return rows, columns
+
+
+def residual(
+    x: Array,
+    y: Array,
+    weights: Array,
+    *,
+    scale: float,
+    huber_delta: float | None = None,
+    row_scale: Array | None = None,
+    column_scale: Array | None = None,
+    out: Array | None = None,
+) -> tuple[Array, Array]:
+    """Return the fidelity F and its gradient, with the diagonal parts of the Laplacians added."""
+    gradient = np.empty(x.shape, x.dtype) if out is None else out
+    current, scalar = _readable(x), x.dtype.type
+    value = np.empty(len(current))
+    kernels.masked_residual(
+        _chunks(x.size),
+        current,
+        _readable(y),
+        _readable(weights),
+        scalar(scale),
+        scalar(-1 if huber_delta is None else huber_delta),
+        *_line_scales(current, row_scale, column_scale),
+        _stack(gradient),
+        np.empty(current.shape[:2], x.dtype),
+        value,
+    )
+    return value.reshape(x.shape[:-2]), gradient
+
+
+def scale_lines(g: Array, x: Array, row_scale: Array | None, column_scale: Array | None) -> Array:
+    """Return ``g + row_scale ⊙ x + x ⊙ column_scale`` for scales of shape (…, m) and (…, n)."""
+    g, current = _writable(g), _readable(x)
+    scales = _line_scales(current, row_scale, column_scale)
+    kernels.add_scaled_lines(_chunks(x.size), _stack(g), current, *scales)
+    return g
+
+
+def fixed_laplacian(
+    g: Array, z: Array, adjacency: Any, degree: Array, *, weight: float
+) -> tuple[Array, Array]:
+    """Return R = tr(zᵀ L z) and g + 2 λ L z, with L = diag(degree) − adjacency given and symmetric.
+
+    When ``z`` is the transpose of a C-contiguous matrix x, all is done on x, whose columns are the nodes.
+    """
+    turned = not z.flags.c_contiguous and z.swapaxes(-1, -2).flags.c_contiguous
+    x, target = (z.swapaxes(-1, -2), g.swapaxes(-1, -2)) if turned else (np.ascontiguousarray(z), g)
+    target = _writable(target)
+    current, slopes = _stack(x), _stack(target)
+    values = np.empty(current.shape[:2], z.dtype)
+    scale, chunks = z.dtype.type(2 * weight), _chunks(z.size)
+    if isinstance(adjacency, np.ndarray):
+        neighbours = product(x, adjacency) if turned else product(adjacency, x)
+        none = np.zeros((1, current.shape[1 if turned else 2]), z.dtype)
+        given = degree.reshape(-1, degree.shape[-1])
+        degrees = (none, given) if turned else (given, none)
+        kernels.add_laplacian(chunks, slopes, current, _stack(neighbours), *degrees, scale, values)
+    else:
+        kernel = kernels.add_sparse_laplacian_of_columns if turned else kernels.add_sparse_laplacian_of_rows
+        graph = (adjacency.data, adjacency.indices, adjacency.indptr)
+        kernel(chunks, slopes, current, *graph, degree, scale, values)
+    energy = values.sum(axis=1, dtype=np.float64).reshape(z.shape[:-2])
+    return energy, target.swapaxes(-1, -2) if turned else target
+
+
+def total_variation(
+    g: Array, x: Array, *, kind: VariationKind, epsilon: float, weight: float
+) -> tuple[Array, Array]:
+    """Return the variation R(x) over neighbours in rows and columns, and g + λ ∇R."""
+    g, current = _writable(g), _readable(x)
+    values = np.empty(current.shape[:2], x.dtype)
+    scalar = x.dtype.type
+    kernels.add_variation(
+        _chunks(x.size), _stack(g), current, kind == "quadratic", scalar(epsilon), scalar(weight), values
+    )
+    return values.sum(axis=1, dtype=np.float64).reshape(x.shape[:-2]), g
+
+
+def apply_updates(params: Sequence[Array], grads: Sequence[Array], updates: Sequence[Update]) -> list[Array]:
+    """Carry out one update per parameter, in place."""
+    moved = []
+    for param, grad, update in zip(params, grads, updates, strict=True):
+        target, chunks = _writable(param), _chunks(param.size)
+        flat = (target.reshape(-1), np.ascontiguousarray(grad).reshape(-1))
+        if isinstance(update, AdamUpdate):
+            moments = (moment.reshape(-1) for moment in _moments(update))
+            kernels.adam(chunks, *flat, *moments, _adam_settings(update, target.dtype))
+        else:
+            kernels.descend(chunks, *flat, target.dtype.type(update.current_rate))
+        moved.append(target)
+    return moved
+
+
+def memory(like: Array) -> Memory:
+    """Return an allocator that makes each named array once and hands it out again."""
+    arrays: dict[Hashable, Array] = {}
+
+    def allocate(name: Hashable, shape: tuple[int, ...]) -> Array:
+        if name not in arrays:
+            arrays[name] = np.empty(shape, like.dtype)
+        return arrays[name]
+
+    return allocate
+
+
+def prepare(step: Step, *, threads: int | None = None) -> Run:
+    """Return a function that runs ``step`` so many times and brings back what it recorded."""
+    count = pool.checked_threads(threads)
+
+    def run(iterations: int) -> npt.NDArray[np.float64]:
+        with pool.using(count):
+            return np.asarray([step() for _ in range(iterations)], dtype=np.float64)
+
+    return run
