@@ -1,0 +1,1 @@
+"""Benchmarks: one command per question, each printing ratios measured in the same run."""

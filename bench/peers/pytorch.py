@@ -1,0 +1,76 @@
+"""The model in PyTorch: eager with ``torch.optim.Adam``, and compiled with its fused Adam."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch.nn.functional import softmax
+
+from bench.peers.problem import EPSILON, LEARNING_RATE, Problem
+
+
+class Model(torch.nn.Module):
+    """Factors and graphs as parameters; calling it gives the loss."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__()
+        self.params = torch.nn.ParameterList(torch.from_numpy(p.copy()) for p in problem.params)
+        self.register_buffer("values", torch.from_numpy(problem.values))
+        self.register_buffer("mask", torch.from_numpy(problem.mask).to(self.values.dtype))
+        self.depth, self.weight, self.scale = problem.depth, problem.weight, problem.scale
+        self.method = problem.method
+
+    def matrix(self) -> torch.Tensor:
+        x = self.params[0]
+        for level in range(1, self.depth):
+            x = self.params[level] @ x
+        return x
+
+    def forward(self) -> torch.Tensor:
+        x = self.matrix()
+        loss = self.scale * (self.mask * (x - self.values)).square().sum()
+        if self.method == "AIR":
+            for z, v in ((x, self.params[self.depth]), (x.T, self.params[self.depth + 1])):
+                p = softmax(v, dim=1)
+                a = (p + p.T) / 2
+                # tr(Zᵀ L Z) = Σ deg |z|² − Σ A (Z Zᵀ)
+                energy = (a.sum(dim=1) * z.square().sum(dim=1)).sum() - (a * (z @ z.T)).sum()
+                loss = loss + self.weight * energy
+        elif self.method == "RDMF":
+            for d in (x[1:] - x[:-1], x[:, 1:] - x[:, :-1]):
+                loss = loss + self.weight * ((d.square() + EPSILON**2).sqrt() - EPSILON).sum()
+        return loss
+
+
+def eager(problem: Problem) -> Callable[[int], float]:
+    """Return a function that makes so many iterations and gives the last loss."""
+    model = Model(problem)
+    optimizer = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE)
+
+    def run(iterations: int) -> float:
+        for _ in range(iterations):
+            optimizer.zero_grad(set_to_none=True)
+            loss = model()
+            loss.backward()
+            optimizer.step()
+        return float(loss.detach())
+
+    return run
+
+
+def compiled(problem: Problem) -> Callable[[int], float]:
+    """The same under ``torch.compile``, with the fused Adam."""
+    model = Model(problem)
+    optimizer = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE, fused=True)
+    loss_of = torch.compile(model)
+
+    def run(iterations: int) -> float:
+        for _ in range(iterations):
+            optimizer.zero_grad(set_to_none=True)
+            loss = loss_of()
+            loss.backward()
+            optimizer.step()
+        return float(loss.detach())
+
+    return run

@@ -1,0 +1,76 @@
+"""Fair timing on a shared machine: interleaved repeats, medians of ratios within one round."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+Runner = Callable[[int], object]
+"""Makes so many iterations."""
+
+
+@dataclass(frozen=True)
+class Timings:
+    """Seconds per iteration of each runner, one column per round."""
+
+    seconds: dict[str, np.ndarray]
+
+    def milliseconds(self, name: str) -> float:
+        """The median, for orientation only: absolute times mean little on a shared machine."""
+        return float(np.median(self.seconds[name])) * 1e3
+
+    def ratio(self, name: str, base: str) -> float:
+        """How many times as long ``name`` takes as ``base``: the median of the ratios within a round."""
+        return float(np.median(self.seconds[name] / self.seconds[base]))
+
+
+def interleaved(runners: Mapping[str, Runner], *, rounds: int = 9, seconds: float = 0.25) -> Timings:
+    """Time all runners in turn, in every round in another order.
+
+    Each runs for about ``seconds`` a round, after two iterations that are not counted: they wake its
+    thread pool and put the others' to sleep.
+    """
+    counts = {}
+    for name, run in runners.items():
+        run(2)
+        start = time.perf_counter()
+        run(2)
+        counts[name] = max(2, int(seconds / max((time.perf_counter() - start) / 2, 1e-7)))
+    times: dict[str, list[float]] = {name: [] for name in runners}
+    order = np.random.default_rng(0)
+    names = list(runners)
+    for _ in range(rounds):
+        for position in order.permutation(len(names)):
+            name = names[position]
+            runners[name](2)
+            start = time.perf_counter()
+            runners[name](counts[name])
+            times[name].append((time.perf_counter() - start) / counts[name])
+    return Timings({name: np.asarray(values) for name, values in times.items()})
+
+
+def pin(threads: int) -> None:
+    """Let this process run on so many processors only; every library then makes a pool of that size."""
+    available = sorted(os.sched_getaffinity(0))
+    if threads > len(available):
+        raise SystemExit(f"--threads {threads}: only {len(available)} processors are available")
+    os.sched_setaffinity(0, available[:threads])
+    for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
+        os.environ[variable] = str(threads)
+
+
+def in_fresh_process(module: str, *arguments: str) -> None:
+    """Run ``python -m module arguments``: libraries fix their threads when they load."""
+    subprocess.run([sys.executable, "-m", module, *arguments], check=True)
+
+
+def markdown(header: list[str], rows: list[list[object]]) -> str:
+    """Return a table in Markdown."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
