@@ -92,17 +92,9 @@ def _demo(options: argparse.Namespace) -> int:
 
 # --- airnp info ---
 
-_REQUIRED = ("numpy", "array-api-compat", "tqdm")
-_OPTIONAL = (
-    "scipy",
-    "pandas",
-    "pillow",
-    "scikit-image",
-    "scikit-learn",
-    "matplotlib",
-    "numba",
-    "torch",
-    "jax",
+_PACKAGES = (
+    *("numpy", "array-api-compat", "scipy", "numba", "threadpoolctl", "tqdm"),
+    *("pillow", "scikit-image", "scikit-learn", "pandas", "matplotlib", "torch", "jax"),
 )
 
 
@@ -113,7 +105,7 @@ def _no_arguments(parser: argparse.ArgumentParser) -> None:
 def _info(options: argparse.Namespace) -> int:
     print(f"airnp             {__version__}")
     print(f"python            {platform.python_version()} ({platform.system()} {platform.machine()})")
-    for name in _REQUIRED + _OPTIONAL:
+    for name in _PACKAGES:
         print(f"{name:<17} {_version(name)}")
     print(f"{'cupy':<17} {_cupy()}")
     return 0
@@ -208,6 +200,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         return COMMANDS[options.command].run(options)
+    except ModuleNotFoundError:
+        raise  # no one foresaw it: a bug, unlike the ImportError that names the extra to install
     except (UsageError, OSError, ImportError) as error:
         print(f"airnp {options.command}: {error}", file=sys.stderr)
         return MISTAKE

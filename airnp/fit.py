@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,10 +16,12 @@ import numpy.typing as npt
 
 from airnp import metrics, normalization
 from airnp._arrays import Array, to_numpy
+from airnp._checks import checked_whole
+from airnp.engines.threads import checked_threads
 from airnp.fidelity import FidelityScale, Loss
 from airnp.history import History, energy_columns
 from airnp.inputs import Observations, read
-from airnp.linearmaps import measurement_operator
+from airnp.linearmaps import check_shape_of_entries, measurement_operator
 from airnp.normalization import Normalization
 from airnp.objective import Objective
 from airnp.optimizers import resolve_optimizer
@@ -30,8 +35,8 @@ from airnp.transforms import Transform
 
 Callback = Callable[[int, FitState], Any]
 
-_KEEP_EVERY = 50
-"""Iterations between two copies of a finite state, to fall back to when a fit diverges or is interrupted."""
+_WHOLE_EVERY = 50
+"""Iterations at most that run in one go; what an interrupt or a divergence may cost."""
 
 _CHECKPOINT_SECONDS = 30.0
 
@@ -59,6 +64,7 @@ def fit(
     dtype: Any = None,
     normalize: bool = True,
     engine: str = "auto",
+    threads: int | None = None,
     truth: Any = None,
     callback: Callback | None = None,
     progress: bool = False,
@@ -119,8 +125,12 @@ def fit(
     normalize : bool
         Bring the data to [0, 1] inside, and the answer back; then data of any scale and offset has the
         same relative answer.
-    engine : {"auto", "reference"}
-        What carries out the operations. ``"auto"`` is the fastest there is for the namespace.
+    engine : {"auto", "cpu", "reference"}
+        What carries out the operations. ``"auto"`` is the fastest there is for the namespace: ``"cpu"``
+        (numba and BLAS) for NumPy. ``"reference"`` is the specification, for every namespace.
+    threads : int, optional
+        Threads that the CPU engine may use. Default: one for each processor, or fewer if ``OMP_NUM_THREADS``,
+        ``OPENBLAS_NUM_THREADS`` or ``NUMBA_NUM_THREADS`` say so.
     truth : array-like (…, m, n), optional
         The complete matrix, to record the NMAE on missing entries in ``history``. Only to look at:
         nothing is decided by it.
@@ -130,13 +140,16 @@ def fit(
     progress : bool
         Show a progress bar.
     record_every : int
-        Iterations between two records.
+        Iterations between two records: the first is recorded, every multiple of this, and the last. Only to
+        look at: the answer does not depend on it.
     checkpoint : path, optional
-        Save the result so far to this file every 30 seconds, atomically; :func:`airnp.load` reads it.
+        Save the result so far to this file every 30 seconds and at the end, atomically;
+        :func:`airnp.load` reads it.
 
     Returns
     -------
     FitResult
+        After ``KeyboardInterrupt``, the result so far.
 
     Raises
     ------
@@ -156,17 +169,18 @@ def fit(
     >>> rng = np.random.default_rng(0)
     >>> truth = rng.random((30, 2)) @ rng.random((2, 20))
     >>> mask = rng.random(truth.shape) < 0.7
-    >>> result = fit(truth, mask, max_iter=3000, seed=0)
-    >>> bool(np.abs(result.X - truth)[~mask].mean() < 0.05)
+    >>> result = fit(truth, mask, regularizers=[], max_iter=3000, seed=0)
+    >>> bool(np.abs(result.X - truth)[~mask].mean() < 0.01)
     True
     """
-    max_iter = _checked_whole("max_iter", max_iter)
-    record_every = _checked_whole("record_every", record_every)
+    max_iter = checked_whole("max_iter", max_iter)
+    record_every = checked_whole("record_every", record_every)
     rule = resolve_stop(stop)
     method = resolve_optimizer(optimizer, learning_rate)
     seed = _checked_seed(seed)
     if callback is not None and not callable(callback):
         raise TypeError(f"callback: expected a function of (iteration, state), got {type(callback).__name__}")
+    file = None if checkpoint is None else _checked_path(checkpoint)
 
     data = _prepare(Y, mask, weights, xp, dtype, operator, shape, normalize)
     monitor = rule.begin(data.observations, data.operator, seed)
@@ -183,38 +197,49 @@ def fit(
         engine=engine,
     )
     watcher = _Watcher(objective, data, truth)
-    training = Training(objective, method, objective.init(seed, init))
+    training = Training(objective, method, objective.init(seed, init), threads=checked_threads(threads))
 
     def result_so_far(reason: str) -> FitResult:
+        watcher.history.truncate(training.iteration)
         return _result(objective, data, training, monitor, watcher.history, reason, seed)
 
     reason = f"max_iter ({max_iter}) reached"
     saved = time.monotonic()
     try:
         with ProgressBar(max_iter, progress) as bar:
-            for iterations in _portions(max_iter, record_every):
+            for iterations in _portions(max_iter, record_every, monitor.every):
                 values = training.advance(iterations)
                 if not np.isfinite(values).all():
-                    raise _diverged(training, watcher.history, result_so_far, values)
-                state = watcher.record(training, values)
-                bar.show(state)
-                if training.iteration - training.kept_iteration >= _KEEP_EVERY and watcher.is_finite(state):
-                    training.keep()
-                if checkpoint is not None and time.monotonic() - saved > _CHECKPOINT_SECONDS:
-                    result_so_far("checkpoint").save(checkpoint)
-                    saved = time.monotonic()
-                stopped = monitor.check(state)
-                if stopped is None and callback is not None and callback(training.iteration, state):
-                    stopped = "stopped by callback"
+                    raise _diverged(training, _finite_iterations(training, values), result_so_far)
+                state = watcher.state(training, values)
+                last = training.iteration == max_iter
+                look = last or _due(training.iteration, monitor.every)
+                stopped = monitor.check(state) if look else None
+                if last or stopped or training.iteration == 1 or _due(training.iteration, record_every):
+                    watcher.record(state)
+                    bar.show(state)
+                    if callback is not None and callback(training.iteration, state) and stopped is None:
+                        if not look:
+                            monitor.check(state)  # the last iterate may be the best one
+                        stopped = "stopped by callback"
                 if stopped is not None:
                     reason = stopped
                     break
+                if file is not None and time.monotonic() - saved > _CHECKPOINT_SECONDS:
+                    _save_checkpoint(training, result_so_far, file)
+                    saved = time.monotonic()
+        if not training.is_finite():
+            raise _diverged(training, training.iteration, result_so_far)
     except KeyboardInterrupt:
-        # An iteration may have been cut in half; the kept state was whole.
-        training.fall_back()
-        watcher.history.truncate(training.iteration)
+        # An iteration may have been cut in half.
+        training.rewind()
+        if not training.is_finite():
+            training.fall_back()
         reason = "interrupted"
-    return result_so_far(reason)
+    result = result_so_far(reason)
+    if file is not None:
+        _save(result, file)
+    return result
 
 
 @dataclass(frozen=True)
@@ -231,9 +256,12 @@ class _Data:
 def _prepare(
     Y: Any, mask: Any, weights: Any, xp: Any, dtype: Any, operator: Any, shape: Any, normalize: bool
 ) -> _Data:
+    if not isinstance(normalize, bool | np.bool_):
+        raise TypeError(f"normalize: expected True or False, got {normalize!r}")
     observations = read(Y, mask, weights, xp=xp, dtype=dtype, matrices=operator is None)
     if operator is None:
         batch, size = tuple(observations.values.shape[:-2]), tuple(observations.values.shape[-2:])
+        check_shape_of_entries(shape, size)
         original = observations.place(observations.values, observations.dtype)
         scaled, way_back = (
             normalization.by_range(observations)
@@ -260,46 +288,59 @@ def _without(observations: Observations, held_out: npt.NDArray[np.bool_] | None)
 
 
 class _Watcher:
-    """Turns what the engine recorded into history and states."""
+    """Turns what the engine recorded into states and history."""
 
     def __init__(self, objective: Objective, data: _Data, truth: Any) -> None:
         self._objective = objective
         self._data = data
         self._energies = energy_columns([regularizer.name for regularizer in objective.regularizers])
-        self._truth = (
-            None if truth is None else _checked_truth(truth, (*objective.batch, *objective.shape), data)
+        self._learned = tuple(
+            name
+            for name, term in zip(self._energies, objective.terms, strict=True)
+            if term.parameter_shape is not None and term.weight > 0
         )
         self._missing_from = None if data.original is None else to_numpy(data.observations.mask)
+        self._truth = None if truth is None else self._checked_truth(truth)
         self.history = History(
             ["loss", "fidelity", *self._energies, *(["nmae"] if truth is not None else [])]
         )
         self._last: npt.NDArray[np.float64] | None = None
 
-    def record(self, training: Training, values: npt.NDArray[np.float64]) -> FitState:
-        """Record the last of some iterations and return the state after it."""
+    def _checked_truth(self, truth: Any) -> npt.NDArray[Any]:
+        values = to_numpy(truth)
+        shape = (*self._objective.batch, *self._objective.shape)
+        if values.shape != shape:
+            raise ValueError(f"truth: expected shape {shape}, got {values.shape}")
+        if self._missing_from is not None and bool(self._missing_from.all(axis=(-2, -1)).any()):
+            raise ValueError("truth: nothing is missing, so there is no error on missing entries to record")
+        metrics.nmae(np.zeros(shape), values, self._missing_from)  # raises now what it would raise later
+        return values
+
+    def state(self, training: Training, values: npt.NDArray[np.float64]) -> FitState:
+        """Return the state after some iterations, from what they recorded."""
         fidelity, energies = values[-1, 0], values[-1, 1:]
         before = values[-2, 1:] if len(values) > 1 else self._last
         self._last = energies
-        state = FitState(
+        return FitState(
             iteration=training.iteration,
             loss=_plain(self._objective.losses(fidelity, list(energies))),
             fidelity=_plain(fidelity),
             energies={name: _plain(energy) for name, energy in zip(self._energies, energies, strict=True)},
             energy_change=None if before is None else np.abs(energies - before),
             params=training.params,
+            learned=self._learned,
             multiply=self._objective.matrix,
             undo=self._data.normalization.undo,
         )
+
+    # The matrix may overflow one iteration before the loss, and the fit reports that.
+    @np.errstate(over="ignore", invalid="ignore")
+    def record(self, state: FitState) -> None:
+        """Add a state to the history."""
         row = {"loss": state.loss, "fidelity": state.fidelity, **state.energies}
         if self._truth is not None:
             row["nmae"] = np.asarray(metrics.nmae(state.X, self._truth, self._missing_from))
         self.history.append(state.iteration, row)
-        return state
-
-    def is_finite(self, state: FitState) -> bool:
-        """Whether the matrix and all parameters of a state are finite."""
-        xp = self._data.observations.xp
-        return all(bool(xp.all(xp.isfinite(array))) for array in (state.normalized_matrix, *state.params))
 
 
 def _plain(value: npt.NDArray[np.float64]) -> Any:
@@ -307,31 +348,50 @@ def _plain(value: npt.NDArray[np.float64]) -> Any:
     return float(value) if np.ndim(value) == 0 else value
 
 
-def _portions(max_iter: int, record_every: int) -> Iterator[int]:
-    """Yield numbers of iterations that end at 1, at every multiple of ``record_every``, and at the last."""
+def _due(iteration: int, every: int | None) -> bool:
+    return every is not None and iteration % every == 0
+
+
+def _portions(max_iter: int, record_every: int, look_every: int | None) -> Iterator[int]:
+    """Yield numbers of iterations that end wherever something is due, and at the first and the last."""
+    rhythms = [every for every in (record_every, look_every, _WHOLE_EVERY) if every is not None]
     done = 0
     while done < max_iter:
-        goal = 1 if done == 0 else min(max_iter, (done // record_every + 1) * record_every)
+        goal = 1 if done == 0 else min(max_iter, *((done // every + 1) * every for every in rhythms))
         yield goal - done
         done = goal
 
 
+def _finite_iterations(training: Training, values: npt.NDArray[np.float64]) -> int:
+    """Return how many iterations were made when the loss was first found not to be finite."""
+    finite = np.isfinite(values.reshape(len(values), -1)).all(axis=1)
+    return training.iteration - len(values) + int(np.argmin(finite))
+
+
 def _diverged(
-    training: Training,
-    history: History,
-    result_so_far: Callable[[str], FitResult],
-    values: npt.NDArray[np.float64],
+    training: Training, iterations: int, result_so_far: Callable[[str], FitResult]
 ) -> DivergenceError:
     """Return the error to raise, with the last finite state in it."""
-    finite = np.isfinite(values.reshape(len(values), -1)).all(axis=1)
-    where = training.iteration - len(values) + int(np.argmin(finite)) + 1
     training.fall_back()
-    history.truncate(training.iteration)
     return DivergenceError(
-        f"the loss became infinite or not a number at iteration {where}; the state after iteration "
+        f"the loss became infinite or not a number after {iterations} iterations; the state after "
         f"{training.iteration} is in the error's .result. A smaller learning_rate or smaller weights help.",
         result_so_far("diverged"),
     )
+
+
+def _save_checkpoint(training: Training, result_so_far: Callable[[str], FitResult], path: Path) -> None:
+    """Save the result so far, unless that would replace a good file by one that is not finite."""
+    if training.is_finite():
+        _save(result_so_far("checkpoint"), path)
+
+
+def _save(result: FitResult, path: Path) -> None:
+    """Save a result; a full disk must not cost the fit itself."""
+    try:
+        result.save(path)
+    except OSError as error:
+        warnings.warn(f"checkpoint: could not write {path}: {error}", RuntimeWarning, stacklevel=3)
 
 
 def _result(
@@ -344,7 +404,7 @@ def _result(
     seed: int,
 ) -> FitResult:
     last = Choice(training.params, np.full(objective.batch, training.iteration, dtype=np.int64))
-    chosen = monitor.choice() or last
+    chosen = monitor.choice(last)
     params = chosen.params
     energies = objective.evaluate(params, memory=lambda name, shape: None).energies
     graphs = iter(params[objective.depth :])
@@ -381,28 +441,19 @@ def _whole(iteration: npt.NDArray[np.int64]) -> Any:
     return int(iteration) if iteration.ndim == 0 else iteration
 
 
-def _checked_truth(truth: Any, shape: tuple[int, ...], data: _Data) -> npt.NDArray[Any]:
-    values = to_numpy(truth)
-    if values.shape != shape:
-        raise ValueError(f"truth: expected shape {shape}, got {values.shape}")
-    if data.original is not None and bool(np.all(to_numpy(data.observations.mask))):
-        raise ValueError("truth: nothing is missing, so there is no error on missing entries to record")
-    return values
-
-
-def _checked_whole(name: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise TypeError(f"{name}: expected a whole number, got {value!r}")
-    if value < 1:
-        raise ValueError(f"{name}: expected at least 1, got {value}")
-    return int(value)
+def _checked_path(path: Any) -> Path:
+    """Return where to save checkpoints; better to hear now that there is no such directory than later."""
+    if not isinstance(path, str | PathLike):
+        raise TypeError(f"checkpoint: expected a path, got {type(path).__name__}")
+    file = Path(os.fsdecode(path))
+    if not file.parent.is_dir():
+        raise FileNotFoundError(f"checkpoint: expected a file in a directory that exists, got {str(file)!r}")
+    if file.is_dir():
+        raise IsADirectoryError(f"checkpoint: expected a file, got the directory {str(file)!r}")
+    return file
 
 
 def _checked_seed(seed: Any) -> int:
     if seed is None:
         return int(np.random.SeedSequence().generate_state(1, np.uint32)[0])
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
-        raise TypeError(f"seed: expected a whole number, got {seed!r}")
-    if seed < 0:
-        raise ValueError(f"seed: expected at least 0, got {seed}")
-    return int(seed)
+    return checked_whole("seed", seed, least=0)

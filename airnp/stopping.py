@@ -6,7 +6,6 @@ A rule says what the user wants and can serve many fits; :meth:`StopRule.begin` 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,16 +14,20 @@ import numpy as np
 import numpy.typing as npt
 
 from airnp._arrays import Array, from_numpy, to_numpy
+from airnp._checks import checked_number, checked_whole
 from airnp.inputs import Observations
 from airnp.state import FitState
 from airnp.transforms import Transform
 
 Bools = npt.NDArray[np.bool_]
 
+_STANDSTILL = 1e-5
+"""Share of the fidelity that one iteration takes away, below which nothing moves."""
+
 
 @dataclass(frozen=True)
 class Choice:
-    """The parameters that a monitor wants returned, and the iterations they come from (one per problem)."""
+    """Parameters to return, and the iterations they come from (one per problem of a stack)."""
 
     params: list[Array]
     iteration: npt.NDArray[np.int64]
@@ -36,13 +39,19 @@ class Monitor:
     held_out: Bools | None = None
     """Observed entries that the fit must not see; None for none."""
 
+    every: int | None = None
+    """Iterations between two looks, at 1·every, 2·every, … and at the end; None for no need to look.
+
+    A rhythm of its own: how often a fit records must not change its answer.
+    """
+
     def check(self, state: FitState) -> str | None:
         """Return why to stop now, or None to go on."""
         return None
 
-    def choice(self) -> Choice | None:
-        """Return the iterate to give back, or None for the last one."""
-        return None
+    def choice(self, last: Choice) -> Choice:
+        """Return the iterate to give back, problem by problem; ``last`` is where the fit ended."""
+        return last
 
 
 class StopRule(ABC):
@@ -66,7 +75,7 @@ class EnergyChange(StopRule):
 
     Energies are those of the normalised data. The threshold that the paper prints, m·n/1000, is 57.6 for
     a 240×240 image whose energies are 3 to 30: it stops at the second iteration. Choose one that suits
-    the energies in ``history``.
+    the energies in ``history``. Each problem of a stack is judged by itself.
 
     Parameters
     ----------
@@ -74,9 +83,9 @@ class EnergyChange(StopRule):
     """
 
     def __init__(self, delta: float) -> None:
-        if not 0 < delta < float("inf"):
+        self.delta = checked_number("delta", delta)
+        if self.delta <= 0:
             raise ValueError(f"delta: expected a positive number, got {delta!r}")
-        self.delta = float(delta)
 
     def __repr__(self) -> str:
         return f"EnergyChange({self.delta!r})"
@@ -87,15 +96,27 @@ class EnergyChange(StopRule):
 
 
 class _EnergyChangeMonitor(Monitor):
+    every = 1
+
     def __init__(self, delta: float) -> None:
         self._delta = delta
+        self._ended: Choice | None = None
 
     def check(self, state: FitState) -> str | None:
         if not state.energies:
             raise ValueError("stop: EnergyChange needs at least one regularizer with an energy to watch")
-        if state.energy_change is None or not np.all(state.energy_change < self._delta):
+        if state.energy_change is None:
             return None
-        return f"energies changed by less than {self._delta:g}"
+        still = np.all(state.energy_change < self._delta, axis=0)
+        before = np.zeros_like(still) if self._ended is None else self._ended.iteration > 0
+        if np.any(still & ~before):
+            self._ended = _merged(still & ~before, state, self._ended)
+        return f"energies changed by less than {self._delta:g}" if np.all(still | before) else None
+
+    def choice(self, last: Choice) -> Choice:
+        if self._ended is None:
+            return last
+        return _where(self._ended.iteration > 0, self._ended, last)
 
 
 class HeldOut(StopRule):
@@ -104,32 +125,40 @@ class HeldOut(StopRule):
     Parameters
     ----------
     fraction : float
-        Share of the observed entries to hold out, at random. At least 20 are, or a fifth if there are few.
+        Share of the observed entries to hold out, at random. At least 20 are, or a fifth if there are few,
+        as far as every row and column keeps an entry.
     patience : int
-        Iterations without improvement before the fit ends, at least.
+        Iterations without improvement before the fit ends, at least; see the notes.
     relative_patience : float
         The same, as a share of the iterations made so far.
     every : int
-        Iterations between two looks.
+        Iterations between two looks; there is one more at the end of the fit.
 
     Notes
     -----
     A learned graph first smooths, and only later lets detail through; in between the held-out error may
-    rise for a while. Patience therefore starts to count only when the energies have fallen below half
-    their peak. Each problem of a stack is judged by itself.
+    rise for a while. Patience therefore starts to count only when the energies of learned graphs have
+    fallen below half their peak.
+
+    A product of factors finds one component after the other, and between two of them nothing moves for
+    thousands of iterations. Over-fitting looks different: the fidelity goes on falling. Iterations that
+    leave the fidelity where it was therefore count a third (and with a relative patience of a third or more
+    such a fit goes on to its last iteration).
+
+    Each problem of a stack is judged by itself.
     """
 
     def __init__(
         self, fraction: float = 0.05, patience: int = 2000, relative_patience: float = 0.2, every: int = 100
     ) -> None:
-        if not 0 < fraction < 1:
+        self.fraction = checked_number("fraction", fraction)
+        if not 0 < self.fraction < 1:
             raise ValueError(f"fraction: expected a number between 0 and 1, got {fraction!r}")
-        if patience < 1 or every < 1 or relative_patience < 0:
-            raise ValueError("patience, every: expected at least 1, and relative_patience at least 0")
-        self.fraction = fraction
-        self.patience = patience
-        self.relative_patience = relative_patience
-        self.every = every
+        self.patience = checked_whole("patience", patience)
+        self.relative_patience = checked_number("relative_patience", relative_patience)
+        if self.relative_patience < 0:
+            raise ValueError(f"relative_patience: expected at least 0, got {relative_patience!r}")
+        self.every = checked_whole("every", every)
 
     def __repr__(self) -> str:
         return f"HeldOut({self.fraction}, {self.patience}, {self.relative_patience}, {self.every})"
@@ -145,30 +174,39 @@ class HeldOut(StopRule):
 
 
 def _draw(observed: Bools, fraction: float, seed: int) -> Bools:
-    """Return the entries of one problem to hold out; never the last of a row or column of a matrix."""
-    rng = np.random.default_rng([seed, 1])
-    candidates = observed
-    if observed.shape[0] > 1 and observed.shape[1] > 1:
-        spare_row = observed.sum(axis=1, keepdims=True) > 1
-        spare_column = observed.sum(axis=0, keepdims=True) > 1
-        candidates = observed & spare_row & spare_column
-    places = np.flatnonzero(candidates)
+    """Return the entries of one problem to hold out.
+
+    No row or column of a matrix loses its last entry; measurements, and matrices of one row or column, are
+    a list that keeps at least one.
+    """
     total = int(observed.sum())
-    count = min(max(round(fraction * total), min(20, total // 5)), len(places))
-    held = np.zeros(observed.size, dtype=bool)
-    held[rng.choice(places, size=count, replace=False)] = True
-    return held.reshape(observed.shape)
+    wanted = min(max(round(fraction * total), min(20, total // 5)), total - 1)
+    held = np.zeros(observed.shape, dtype=bool)
+    guarded = min(observed.shape) > 1
+    in_row, in_column = observed.sum(axis=1).tolist(), observed.sum(axis=0).tolist()
+    rng = np.random.default_rng([seed, 1])
+    for row, column in rng.permutation(np.argwhere(observed)).tolist():
+        if wanted == 0:
+            break
+        if guarded and (in_row[row] == 1 or in_column[column] == 1):
+            continue
+        in_row[row] -= 1
+        in_column[column] -= 1
+        held[row, column] = True
+        wanted -= 1
+    return held
 
 
 class _HeldOutMonitor(Monitor):
     def __init__(
         self, rule: HeldOut, observations: Observations, operator: Transform | None, held: Bools
     ) -> None:
+        self.held_out = held
+        self.every = rule.every
         self._rule = rule
         self._operator = operator
         self._axes = (-2, -1) if operator is None else tuple(range(held.ndim))
         batch = held.shape[:-2] if operator is None else ()
-        self.held_out = held
         # With nothing to spare, the entries that are fitted are watched instead: patience then ends a fit
         # that has converged.
         watched = np.where(held.any(axis=self._axes, keepdims=True), held, to_numpy(observations.mask))
@@ -178,67 +216,78 @@ class _HeldOutMonitor(Monitor):
         self._values = observations.values
         self._xp = xp
         self._best_error = np.full(batch, np.inf)
-        self._best_iteration = np.zeros(batch, dtype=np.int64)
-        self._best_params: list[Array] | None = None
+        self._best: Choice | None = None
         self._peak_energy = np.zeros(batch)
+        self._waited = np.zeros(batch)
+        self._looked = 0
+        self._fidelity = np.full(batch, np.inf)
         self._ended = np.zeros(batch, dtype=bool)
-        self._next_look = rule.every
 
+    # A matrix that overflows has no error to compare; the fit itself reports it.
+    @np.errstate(over="ignore", invalid="ignore")
     def check(self, state: FitState) -> str | None:
-        energy = (
-            np.sum(np.stack([np.asarray(value) for value in state.energies.values()]), axis=0)
-            if state.energies
-            else 0.0
-        )
+        energy = sum((np.asarray(state.energies[name]) for name in state.learned), start=np.zeros(()))
         self._peak_energy = np.maximum(self._peak_energy, energy)
-        if state.iteration < self._next_look:
-            return None
-        self._next_look = state.iteration + self._rule.every
-        self._remember(state)
-        waited = state.iteration - self._best_iteration
+        settled = energy <= 0.5 * self._peak_energy
+        self._waited = np.where(self._remember(state), 0, self._waited + self._counted(state))
         patience = max(self._rule.patience, self._rule.relative_patience * state.iteration)
-        settled = np.asarray(energy <= 0.5 * self._peak_energy)
-        self._ended |= (waited >= patience) & settled
+        self._ended = self._ended | ((self._waited >= patience) & settled)
         return "held-out error stopped falling" if self._ended.all() else None
 
-    def _remember(self, state: FitState) -> None:
-        """Keep the parameters of every problem whose held-out error is the lowest so far."""
-        fitted = state.normalized_matrix
-        fitted = (
-            fitted
-            if self._operator is None
-            else self._xp.reshape(self._operator.forward(fitted), self._values.shape)
-        )
-        error = to_numpy(
-            self._xp.sum(self._share * self._xp.abs(fitted - self._values), axis=self._axes)
-        ).astype(np.float64)
+    def _counted(self, state: FitState) -> npt.NDArray[np.float64]:
+        """Return how many iterations since the last look count against the patience."""
+        passed = state.iteration - self._looked
+        falling = state.fidelity < self._fidelity * (1 - _STANDSTILL * passed)
+        self._looked, self._fidelity = state.iteration, np.asarray(state.fidelity)
+        return np.where(falling, passed, passed / 3)
+
+    def _remember(self, state: FitState) -> Bools:
+        """Keep the parameters of every problem whose held-out error is the lowest so far; return which."""
+        error = self._error(state.normalized_matrix)
         better = (error < self._best_error) & ~self._ended
-        if not better.any():
-            return
-        self._best_error = np.where(better, error, self._best_error)
-        self._best_iteration = np.where(better, state.iteration, self._best_iteration)
-        self._best_params = _merged(self._xp, better, state.params, self._best_params)
+        if better.any():
+            # One assignment holds parameters and iterations: an interrupt cannot part them.
+            self._best = _merged(better, state, self._best)
+            self._best_error = np.where(better, error, self._best_error)
+        return better
 
-    def choice(self) -> Choice | None:
-        return None if self._best_params is None else Choice(self._best_params, self._best_iteration)
+    def _error(self, fitted: Array) -> npt.NDArray[np.float64]:
+        """Return the mean absolute error on the watched entries, problem by problem."""
+        if self._operator is not None:
+            fitted = self._xp.reshape(self._operator.forward(fitted), self._values.shape)
+        shares = self._share * self._xp.abs(fitted - self._values)
+        return to_numpy(self._xp.sum(shares, axis=self._axes)).astype(np.float64)
+
+    def choice(self, last: Choice) -> Choice:
+        return last if self._best is None else self._best
 
 
-def _merged(xp: Any, better: Any, params: Sequence[Array], best: Sequence[Array] | None) -> list[Array]:
-    """Return copies of ``params`` for the problems where they are better, of ``best`` for the others."""
-    if best is None or np.all(better):
-        return [xp.asarray(param, copy=True) for param in params]
-    chosen = from_numpy(np.asarray(better)[..., None, None], xp, compat.device(params[0]), "bool")
-    return [xp.where(chosen, new, old) for new, old in zip(params, best, strict=True)]
+def _merged(chosen: Bools, state: FitState, others: Choice | None) -> Choice:
+    """Return a copy of ``state`` for the chosen problems, ``others`` (iteration 0 if None) for the rest."""
+    xp = compat.array_namespace(state.params[0])
+    copies = [xp.asarray(param, copy=True) for param in state.params]
+    now = Choice(copies, np.full(chosen.shape, state.iteration, dtype=np.int64))
+    return _where(chosen, now, others or Choice(copies, np.zeros(chosen.shape, dtype=np.int64)))
+
+
+def _where(chosen: Bools, first: Choice, second: Choice) -> Choice:
+    """Return the chosen problems of the first, all others of the second."""
+    if np.all(chosen):
+        return first
+    like = first.params[0]
+    xp = compat.array_namespace(like)
+    flags = from_numpy(chosen[..., None, None], xp, compat.device(like), "bool")
+    params = [xp.where(flags, a, b) for a, b in zip(first.params, second.params, strict=True)]
+    return Choice(params, np.where(chosen, first.iteration, second.iteration))
 
 
 def resolve_stop(stop: Any) -> StopRule:
     """Return the rule that ``stop`` names or is."""
     if stop is None:
         return NeverStop()
-    if isinstance(stop, str):
-        if stop != "auto":
-            raise ValueError(f"stop: expected 'auto', None or a rule such as HeldOut(), got {stop!r}")
+    if isinstance(stop, StopRule):
+        return stop
+    if isinstance(stop, str) and stop == "auto":
         return HeldOut()
-    if not isinstance(stop, StopRule):
-        raise TypeError(f"stop: expected 'auto', None or a rule such as HeldOut(), got {type(stop).__name__}")
-    return stop
+    problem = f"stop: expected 'auto', None or a rule such as HeldOut() or EnergyChange(delta), got {stop!r}"
+    raise ValueError(problem) if isinstance(stop, str) else TypeError(problem)

@@ -34,9 +34,13 @@ class Training:
     optimizer : Optimizer
     params : list of arrays
         Owned and changed by the training from now on.
+    threads : int, optional
+        How many the engine may use; default as :func:`airnp.engines.threads.available_threads`.
     """
 
-    def __init__(self, objective: Objective, optimizer: Any, params: list[Array]) -> None:
+    def __init__(
+        self, objective: Objective, optimizer: Any, params: list[Array], *, threads: int | None = None
+    ) -> None:
         self.params = params
         self.iteration = 0
         self._objective = objective
@@ -44,7 +48,7 @@ class Training:
         graphs = len(params) - objective.depth
         self._state = optimizer.init(params, ["factor"] * objective.depth + ["graph"] * graphs)
         self._memory = objective.engine.memory(params[0])
-        self._run = objective.engine.prepare(self._step)
+        self._run = objective.engine.prepare(self._step, threads=threads)
         self._whole = self._finite = self._snapshot()
 
     def _step(self) -> Sequence[Array]:

@@ -32,7 +32,7 @@ class Backend:
     device: Any = None
 
     def array(self, values: Any) -> Any:
-        """Return ``values`` as this backend has them; NumPy arrays are read-only, which catches a mutated input."""
+        """Return ``values`` as this backend has them; NumPy's are read-only, to catch a mutated input."""
         host = np.asarray(values)
         if self.xp is np:
             copy = host.copy()

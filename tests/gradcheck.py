@@ -10,7 +10,9 @@ import numpy as np
 Arrays = Sequence[np.ndarray]
 
 
-def directional_derivative(value: Callable[[Arrays], float], point: Arrays, direction: Arrays, step: float) -> float:
+def directional_derivative(
+    value: Callable[[Arrays], float], point: Arrays, direction: Arrays, step: float
+) -> float:
     """Return d/dt value(point + t·direction) at t = 0: (8(f₁ − f₋₁) − (f₂ − f₋₂)) / 12h, exact to O(h⁴)."""
 
     def along(t: float) -> float:
@@ -21,7 +23,13 @@ def directional_derivative(value: Callable[[Arrays], float], point: Arrays, dire
 
 
 def check_direction(
-    value: Callable[[Arrays], float], point: Arrays, grads: Arrays, rng: Any, *, step: float = 1e-3, tol: float = 1e-6
+    value: Callable[[Arrays], float],
+    point: Arrays,
+    grads: Arrays,
+    rng: Any,
+    *,
+    step: float = 1e-3,
+    tol: float = 1e-6,
 ) -> None:
     """Assert the gradient along one random direction through all arrays at once.
 
@@ -53,5 +61,5 @@ def check_coordinates(
         scale = max(np.abs(numeric).max(initial=0.0), np.abs(grad).max(initial=0.0))
         worst = np.abs(numeric - grad).max(initial=0.0)
         assert worst <= tol * scale + 1e-12, (
-            f"array {position}: off by {worst!r} at a scale of {scale!r}\nnumeric {numeric!r}\nanalytic {grad!r}"
+            f"array {position}: off by {worst!r} of {scale!r}\nnumeric {numeric!r}\nanalytic {grad!r}"
         )

@@ -98,7 +98,7 @@ class Case:
 
 @st.composite
 def cases(draw: st.DrawFn, *, low: int = 1, high: int = 6, operators: bool = True) -> Case:
-    """An objective of random shape (not square more often than not), depth, rank, regularisers, mask, fidelity."""
+    """An objective of random shape (seldom square), depth, rank, regularisers, mask and fidelity."""
     m, n = draw(st.integers(low, high)), draw(st.integers(low, high))
     depth = draw(st.integers(1, 4))
     rank = min(m, n) if depth == 1 else draw(st.integers(1, min(m, n)))

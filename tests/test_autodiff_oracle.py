@@ -112,8 +112,8 @@ def test_value_and_gradient_equal_those_of_automatic_differentiation(case):
     value, grads = case.objective.value_and_grad(case.point)
     assert value == pytest.approx(float(loss(case.point, case)), rel=1e-10)
     for position, grad in enumerate(grads):
-        expected = autograd.grad(lambda p, i=position: loss([*case.point[:i], p, *case.point[i + 1 :]], case))(
-            case.point[position]
-        )
+        expected = autograd.grad(
+            lambda p, i=position: loss([*case.point[:i], p, *case.point[i + 1 :]], case)
+        )(case.point[position])
         scale = max(np.abs(expected).max(), 1e-12)
         np.testing.assert_allclose(grad / scale, expected / scale, atol=1e-9, err_msg=f"parameter {position}")

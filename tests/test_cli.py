@@ -86,6 +86,15 @@ def test_a_wrong_command_line_is_explained(words, message, capsys):
     assert shown.out == ""
 
 
+def test_a_missing_module_that_no_one_foresaw_is_a_bug(monkeypatch):
+    def broken(options):
+        raise ModuleNotFoundError("No module named 'forgotten'")
+
+    monkeypatch.setitem(cli.COMMANDS, "info", cli.COMMANDS["info"]._replace(run=broken))
+    with pytest.raises(ModuleNotFoundError, match="forgotten"):
+        main("info")
+
+
 def test_an_interrupt_leaves_quietly(monkeypatch, capsys):
     def interrupted(options):
         raise KeyboardInterrupt
@@ -247,7 +256,7 @@ def test_info_names_versions(capsys, without):
 
 
 def test_info_says_what_is_missing(capsys, monkeypatch):
-    monkeypatch.setattr(cli, "_OPTIONAL", ("a-package-of-that-name-there-is-not",))
+    monkeypatch.setattr(cli, "_PACKAGES", ("a-package-of-that-name-there-is-not",))
     assert info(capsys)["a-package-of-that-name-there-is-not"] == "not installed"
 
 

@@ -15,12 +15,16 @@ import airnp
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 MODULES = sorted(
-    module.name for module in pkgutil.walk_packages(airnp.__path__, "airnp.") if module.name != "airnp.__main__"
+    module.name
+    for module in pkgutil.walk_packages(airnp.__path__, "airnp.")
+    if module.name != "airnp.__main__"
 )
 
 
 def python_blocks(page: Path) -> list[str]:
-    return re.findall(r"^```python\n(.*?)^```$", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    return re.findall(
+        r"^```python\n(.*?)^```$", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL
+    )
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if python_blocks(page)], ids=lambda page: page.name)

@@ -1,4 +1,4 @@
-"""The gradient printed in the paper as Proposition B.1 is not the gradient; one symbol and one average mend it."""
+"""What the paper prints as Proposition B.1 is not the gradient; one symbol and one average mend it."""
 
 from __future__ import annotations
 
@@ -65,13 +65,13 @@ def test_the_printed_formula_is_not_the_gradient_of_any_form(kind):
 
 
 def test_how_far_the_printed_formula_is_from_the_form_its_proof_uses():
-    """Off by several times the gradient itself, even for rows of equal norm, because A stands where A′ belongs."""
+    """Off by more than half of the gradient, even for rows of equal norm: A stands where A′ belongs."""
     differences = [relative_difference(printed(V, Z), gradient("global", V, Z)) for V, Z in problems()]
     assert min(differences) > 0.5
 
 
 def test_with_a_prime_for_a_and_equal_norms_the_printed_formula_is_right():
-    """The one-symbol correction: replacing A by A′ (transposed back to V's order) is all that equal norms need."""
+    """The one-symbol correction: A′ for A (in V's order) is all that rows of equal norm need."""
     for V, Z in list(problems())[1::2]:
         A_prime, _, C = paper_quantities(V, Z)
         mended = 2 * C * A_prime.T - 2 * np.trace(C @ A_prime) * A_prime.T

@@ -17,7 +17,7 @@ def test_dmf_recovers_a_rank_5_matrix_from_a_fifth_of_its_entries():
 
 
 def test_air_keeps_what_dmf_loses_by_over_fitting():
-    """A noisy disc is not low-rank: run for long, the factorisation alone forgets it in the gaps, AIR does not."""
+    """A noisy disc is not low-rank: in the long run the factorisation alone loses it in the gaps."""
     rng = np.random.default_rng(0)
     rows, columns = np.meshgrid(np.linspace(0, 3, 32), np.linspace(0, 4, 28), indexing="ij")
     truth = ((rows - 1.5) ** 2 + (columns - 2) ** 2 < 1.2) + 0.05 * rng.standard_normal(rows.shape)
