@@ -32,9 +32,9 @@ def suffix_products(ops: Engine, factors: Sequence[Array], memory: Memory) -> li
         Where the products may be kept.
     """
     products = [factors[0]]
-    for level, factor in enumerate(factors[1:], start=1):
+    for factor in factors[1:]:
         shape = (*factor.shape[:-1], factors[0].shape[-1])
-        products.append(ops.product(factor, products[-1], out=memory(("suffix", level), shape)))
+        products.append(ops.product(factor, products[-1], out=memory.take(shape)))
     return products
 
 
@@ -45,16 +45,18 @@ def factor_gradients(
 
     A change dW[l] changes X by W[L-1] … W[l+1] · dW[l] · S[l-1]; hence, with
     H[l] = (W[L-1] … W[l+1])ᵀ G,  ∂loss/∂W[l] = H[l] S[l-1]ᵀ  and  H[l-1] = W[l]ᵀ H[l].
-    Two products a level, none repeated.
+    Two products a level, none repeated. Every suffix product and every H goes back to ``memory`` after
+    its last use.
     """
     grads: list[Array] = [None] * len(factors)
     carried = gradient
     for level in range(len(factors) - 1, 0, -1):
         factor, below = factors[level], products[level - 1]
-        grads[level] = ops.product(
-            carried, below, transpose_b=True, out=memory(("factor gradient", level), tuple(factor.shape))
-        )
+        grads[level] = ops.product(carried, below, transpose_b=True, out=memory.take(tuple(factor.shape)))
+        if level > 1:
+            memory.give(below)
         shape = (*factor.shape[:-2], factor.shape[-1], carried.shape[-1])
-        carried = ops.product(factor, carried, transpose_a=True, out=memory(("carried", level), shape))
+        beyond, carried = carried, ops.product(factor, carried, transpose_a=True, out=memory.take(shape))
+        memory.give(beyond)
     grads[0] = carried
     return grads

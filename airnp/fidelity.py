@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-import numpy as np
 from array_api_compat import array_namespace
 
 from airnp._arrays import Array
+from airnp._checks import checked_number
 from airnp.engines.contract import Engine, Memory
 from airnp.transforms import Transform
 
@@ -32,9 +32,10 @@ def huber_threshold(loss: str, delta: Any) -> float | None:
         raise ValueError(f"loss: expected one of {', '.join(map(repr, _LOSSES))}, got {loss!r}")
     if loss == "squared":
         return None
-    if not (isinstance(delta, int | float | np.number) and 0 < delta < float("inf")):
+    delta = checked_number("huber_delta", delta)
+    if delta <= 0:
         raise ValueError(f"huber_delta: expected a positive number, got {delta!r}")
-    return float(delta)
+    return delta
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ class Fidelity:
                 huber_delta=self.huber_delta,
                 row_scale=row_scale,
                 column_scale=column_scale,
-                out=memory("gradient", tuple(x.shape)),
+                out=memory.take(tuple(x.shape)),
             )
         xp = array_namespace(x)
         shape = tuple(self.values.shape)

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from airnp import metrics, normalization
 from airnp._arrays import Array, to_numpy
 from airnp._checks import checked_whole
+from airnp.engines.contract import NO_MEMORY
 from airnp.engines.threads import checked_threads
 from airnp.fidelity import FidelityScale, Loss
 from airnp.history import History, energy_columns
@@ -236,6 +237,7 @@ def fit(
         if not training.is_finite():
             training.fall_back()
         reason = "interrupted"
+    training.release()
     result = result_so_far(reason)
     if file is not None:
         _save(result, file)
@@ -406,7 +408,7 @@ def _result(
     last = Choice(training.params, np.full(objective.batch, training.iteration, dtype=np.int64))
     chosen = monitor.choice(last)
     params = chosen.params
-    energies = objective.evaluate(params, memory=lambda name, shape: None).energies
+    energies = objective.evaluate(params, memory=NO_MEMORY).energies
     graphs = iter(params[objective.depth :])
     fitted = [
         FittedRegularizer(

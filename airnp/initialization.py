@@ -118,7 +118,7 @@ def checked_init(init: Any) -> Initializer | Sequence[Any]:
                 f"got {init!r}"
             )
         return _NAMED[init]
-    if isinstance(init, Initializer | list | tuple):
+    if isinstance(init, Initializer | list | tuple) and not isinstance(init, type):
         return init
     raise TypeError(
         "init: expected a name, an initializer such as Gaussian(mean, scale), or a list of arrays, "

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from airnp._arrays import Array, from_numpy, namespace_name, shared_namespace, to_numpy
 from airnp._checks import checked_whole
 from airnp.engines import select_engine
-from airnp.engines.contract import Engine, Memory, Update
+from airnp.engines.contract import NO_MEMORY, Engine, Memory, Update
 from airnp.factorization import factor_gradients, factor_shapes, suffix_products
 from airnp.fidelity import Fidelity, FidelityScale, Loss, fidelity_scale, huber_threshold
 from airnp.initialization import Initializer, checked_init, draw_graph
@@ -254,7 +254,7 @@ class Objective:
             One for each parameter, of its shape.
         """
         self._check_params(params)
-        found = self.evaluate(params, memory=_no_memory)
+        found = self.evaluate(params, memory=NO_MEMORY)
         grads = [*found.factor_grads, *found.graph_grads]
         return float(np.sum(self.losses(found.fidelity, found.energies))), grads
 
@@ -289,6 +289,10 @@ class Objective:
         for term, part in zip(self.terms, contributions, strict=True):
             energy, gradient = term.accumulate(ops, x, gradient, part)
             energies.append(energy)
+            if part.terms is not None:
+                memory.give(part.terms.adjacency)
+        if self.depth > 1:
+            memory.give(x)
         factor_grads = factor_gradients(ops, factors, products, gradient, memory)
         learned_terms = [part.terms for part in contributions if part.terms is not None]
         return Evaluation(
@@ -308,7 +312,7 @@ class Objective:
 
     def matrix(self, params: Sequence[Array]) -> Array:
         """Return X, the product of the factors, shape (…, m, n)."""
-        return suffix_products(self._ops, params[: self.depth], _no_memory)[-1]
+        return suffix_products(self._ops, params[: self.depth], NO_MEMORY)[-1]
 
     def adjacencies(self, params: Sequence[Array]) -> list[Any]:
         """Return each regulariser's adjacency at ``params``; None where it has no graph."""
@@ -349,10 +353,6 @@ class Objective:
             raise TypeError(
                 f"params: expected arrays of {namespace_name(self._xp)}, got {namespace_name(source)}"
             )
-
-
-def _no_memory(name: Any, shape: tuple[int, ...]) -> None:
-    """Give no memory: results are the caller's to keep."""
 
 
 def _total(scales: Sequence[Array | None]) -> Array | None:

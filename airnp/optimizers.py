@@ -220,7 +220,7 @@ def resolve_optimizer(optimizer: Any, learning_rate: float) -> Any:
                 f"optimizer: expected one of {', '.join(map(repr, named))} or an object, got {optimizer!r}"
             )
         return named[optimizer](_checked_rate("learning_rate", learning_rate))
-    if not (hasattr(optimizer, "init") and hasattr(optimizer, "updates")):
+    if isinstance(optimizer, type) or not (hasattr(optimizer, "init") and hasattr(optimizer, "updates")):
         raise TypeError(
             f"optimizer: expected a name or an object with init and updates, got {type(optimizer).__name__}"
         )

@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from array_api_compat import array_namespace
+from array_api_compat import array_namespace, is_writeable_array
 
 from airnp._arrays import Array, to_numpy
+from airnp.engines.contract import NO_MEMORY
 from airnp.objective import Objective
 
-
-@dataclass(frozen=True)
-class _Snapshot:
-    """A copy of all parameters after some iterations."""
-
-    iteration: int
-    params: list[Array]
+_SAFE_SIZE = 1e12
+"""A matrix with entries below this has a finite loss in float32: squares and sums stay far from overflow."""
 
 
 class Training:
-    """Parameters on their way down, with copies of the last whole state and of the last finite one.
-
-    A snapshot is taken in a single assignment, so that an interrupt finds the old one or the new one, never
-    a mixture.
+    """Parameters on their way down, with a copy of the last state that is whole and finite.
 
     Parameters
     ----------
@@ -49,14 +42,18 @@ class Training:
         self._state = optimizer.init(params, ["factor"] * objective.depth + ["graph"] * graphs)
         self._memory = objective.engine.memory(params[0])
         self._run = objective.engine.prepare(self._step, threads=threads)
-        self._whole = self._finite = self._snapshot()
+        self._kept = [_copy(param) for param in params]
+        self._kept_iteration = 0
+        self._stepping = False
 
     def _step(self) -> Sequence[Array]:
         """Make one iteration; return fidelity and energies, as they were before it."""
-        depth = self._objective.depth
+        depth, memory = self._objective.depth, self._memory
         updates = self._optimizer.updates(self._state)
-        found = self._objective.evaluate(self.params, updates=updates[depth:], memory=self._memory)
+        found = self._objective.evaluate(self.params, updates=updates[depth:], memory=memory)
         moved = self._objective.engine.apply_updates(self.params[:depth], found.factor_grads, updates[:depth])
+        for grad in found.factor_grads:
+            memory.give(grad)
         self.params = [*moved, *found.graphs]
         return [found.fidelity, *found.energies]
 
@@ -64,36 +61,66 @@ class Training:
     @np.errstate(over="ignore", invalid="ignore", divide="ignore")
     def advance(self, iterations: int) -> npt.NDArray[np.float64]:
         """Make so many iterations; return fidelity and energies of each, shape (iterations, 1 + terms, …)."""
+        self._stepping = True
         values = self._run(iterations)
-        if np.isfinite(values[0]).all():
-            # The first of these iterations evaluated the objective right where the last ones had ended.
-            self._finite = self._whole
         self.iteration += iterations
-        self._whole = self._snapshot()
+        self._stepping = False
+        if np.isfinite(values).all() and self.is_finite():
+            self._keep()
         return values
+
+    def _is_moderate(self) -> bool:
+        """Whether all parameters are so small that matrix and loss must be finite; far cheaper than to look.
+
+        An entry of a product is at most the product of the factors' largest entries times r for every
+        inner dimension.
+        """
+        sizes = [_largest(param) for param in self.params]
+        depth = self._objective.depth
+        entry = math.prod(sizes[:depth]) * float(self._objective.rank) ** (depth - 1)
+        return entry < _SAFE_SIZE and all(size < 80 for size in sizes[depth:])
 
     @np.errstate(over="ignore", invalid="ignore", divide="ignore")
     def is_finite(self) -> bool:
         """Whether the matrix and the loss are finite at this very state."""
-        found = self._objective.evaluate(self.params, memory=lambda name, shape: None)
+        if self._is_moderate():
+            return True
+        found = self._objective.evaluate(self.params, memory=NO_MEMORY)
         arrays = [self._objective.matrix(self.params), found.fidelity, *found.energies]
         return all(bool(np.isfinite(to_numpy(array)).all()) for array in arrays)
 
     def rewind(self) -> None:
-        """Return to the end of the last :meth:`advance` that was not interrupted."""
-        self._return_to(self._whole)
+        """Return to a whole state: the kept one if an iteration was cut in half, else this one is whole."""
+        if self._stepping:
+            self.fall_back()
 
     def fall_back(self) -> None:
-        """Return to the last state whose loss is known to be finite."""
-        self._return_to(self._finite)
+        """Return to the last state that is known to be whole and finite."""
+        self.params = [_copy(param) for param in self._kept]
+        self.iteration = self._kept_iteration
+        self._stepping = False
 
-    def _snapshot(self) -> _Snapshot:
-        return _Snapshot(self.iteration, [_copy(param) for param in self.params])
+    def release(self) -> None:
+        """Give up everything but the parameters: there will be no more iterations."""
+        del self._state, self._memory, self._run, self._kept
 
-    def _return_to(self, snapshot: _Snapshot) -> None:
-        self.params = [_copy(param) for param in snapshot.params]
-        self.iteration = snapshot.iteration
+    def _keep(self) -> None:
+        self._kept = [_overwritten(old, new) for old, new in zip(self._kept, self.params, strict=True)]
+        self._kept_iteration = self.iteration
+
+
+def _largest(array: Array) -> float:
+    xp = array_namespace(array)
+    return max(float(xp.max(array)), -float(xp.min(array)))
 
 
 def _copy(array: Array) -> Array:
     return array_namespace(array).asarray(array, copy=True)
+
+
+def _overwritten(target: Array, source: Array) -> Array:
+    """Return ``target`` with the values of ``source``; immutable arrays need no copy."""
+    if not is_writeable_array(target):
+        return source
+    target[...] = source
+    return target

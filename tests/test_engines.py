@@ -25,10 +25,6 @@ sizes = st.integers(1, 6)
 batches = st.sampled_from([(), (2,), (2, 1)])
 
 
-def no_memory(name, shape):
-    return None
-
-
 @engine
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_signatures_are_those_of_the_contract(ops, name):

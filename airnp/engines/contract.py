@@ -15,7 +15,7 @@ Three conventions hold for every operation:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
@@ -27,9 +27,6 @@ from airnp._arrays import Array
 AdjacencyKind: TypeAlias = Literal["row", "global", "product"]
 VariationKind: TypeAlias = Literal["l1", "quadratic"]
 Schedule: TypeAlias = Callable[[int], float]
-Memory: TypeAlias = Callable[[Hashable, tuple[int, ...]], Array | None]
-"""Gives memory for a named intermediate of a given shape, or None where the engine wants none."""
-
 Step: TypeAlias = Callable[[], Sequence[Array]]
 """One iteration; returns the scalars to record, each of the stack's shape."""
 
@@ -81,6 +78,29 @@ class DescentUpdate:
 
 
 Update: TypeAlias = AdamUpdate | DescentUpdate
+
+
+class Memory(Protocol):
+    """Lends arrays for intermediates, and lends them again once they were given back."""
+
+    def take(self, shape: tuple[int, ...]) -> Array | None:
+        """Return an array of this shape with any content, or None where the engine wants none."""
+
+    def give(self, array: Array) -> None:
+        """Take back an array that is not needed any more."""
+
+
+class _NoMemory:
+    """Lends nothing: every operation makes its own result, which is the caller's to keep."""
+
+    def take(self, shape: tuple[int, ...]) -> None:
+        """Return None."""
+
+    def give(self, array: Array) -> None:
+        """Leave the array to its owner."""
+
+
+NO_MEMORY: Memory = _NoMemory()
 
 
 class LaplacianTerms(NamedTuple):
@@ -166,7 +186,7 @@ class Engine(Protocol):
         """Carry out one update per parameter; return the parameters."""
 
     def memory(self, like: Array) -> Memory:
-        """Return an allocator of intermediates that live from one iteration to the next."""
+        """Return memory for the intermediates of many iterations."""
 
     def prepare(self, step: Step, *, threads: int | None = None) -> Run:
         """Return a function that runs ``step`` a number of times and brings back what it recorded."""

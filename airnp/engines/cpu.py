@@ -8,7 +8,7 @@ iteration allocates no matrix.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -273,16 +273,27 @@ def apply_updates(params: Sequence[Array], grads: Sequence[Array], updates: Sequ
     return moved
 
 
+class _Pool:
+    """Arrays of one dtype that are lent, given back and lent again."""
+
+    def __init__(self, dtype: Any) -> None:
+        self._dtype = dtype
+        self._free: dict[int, list[Array]] = {}
+
+    def take(self, shape: tuple[int, ...]) -> Array:
+        """Return a C-contiguous array of this shape, with any content."""
+        free = self._free.get(math.prod(shape))
+        return free.pop().reshape(shape) if free else np.empty(shape, self._dtype)
+
+    def give(self, array: Array) -> None:
+        """Take back an array that is not needed any more."""
+        if array.flags.c_contiguous:
+            self._free.setdefault(array.size, []).append(array)
+
+
 def memory(like: Array) -> Memory:
-    """Return an allocator that makes each named array once and hands it out again."""
-    arrays: dict[Hashable, Array] = {}
-
-    def allocate(name: Hashable, shape: tuple[int, ...]) -> Array:
-        if name not in arrays:
-            arrays[name] = np.empty(shape, like.dtype)
-        return arrays[name]
-
-    return allocate
+    """Return memory for the intermediates of many iterations: each array is made once."""
+    return _Pool(like.dtype)
 
 
 def prepare(step: Step, *, threads: int | None = None) -> Run:

@@ -16,6 +16,7 @@ from array_api_compat import array_namespace
 
 from airnp._arrays import Array, to_numpy
 from airnp.engines.contract import (
+    NO_MEMORY,
     AdamUpdate,
     AdjacencyKind,
     LaplacianTerms,
@@ -290,8 +291,8 @@ def _adam(param: Array, grad: Array, update: AdamUpdate) -> Array:
 
 
 def memory(like: Array) -> Memory:
-    """Return an allocator that gives no memory: here every operation makes its own result."""
-    return lambda name, shape: None
+    """Return no memory: here every operation makes its own result."""
+    return NO_MEMORY
 
 
 def prepare(step: Step, *, threads: int | None = None) -> Run:

@@ -79,10 +79,11 @@ class LearnedGraphTerm(Term):
         transform = self._transform
         columns = isinstance(transform, Columns)
         nodes = x if columns else transform.forward(x)
-        gram = ops.gram(nodes, columns=columns, out=memory(("gram", shape), shape))
+        gram = ops.gram(nodes, columns=columns, out=memory.take(shape))
         terms = ops.laplacian_terms(
-            self._kind, v, gram, weight=self.weight, update=update, out=memory(("adjacency", id(self)), shape)
+            self._kind, v, gram, weight=self.weight, update=update, out=memory.take(shape)
         )
+        memory.give(gram)
         if isinstance(transform, Rows):
             return Contribution(row_scale=terms.pull, terms=terms)
         if columns:
