@@ -17,6 +17,11 @@ _FIRST_GRADIENT = 1e-6
 _FIRST_ENTRY = 1e-9 * 240**2
 """An entry of the first X at 240×240, depth 3, N(1e-3, 1e-3²)."""
 
+_LARGEST_FIRST_ENTRY = 0.05
+
+_FIRST_SINGULAR_VALUE = 1e-3 * 240**0.5
+"""A singular value of the noise of one factor there."""
+
 
 @runtime_checkable
 class Initializer(Protocol):
@@ -27,13 +32,13 @@ class Initializer(Protocol):
 
 
 def lively_scale(m: int, n: int, depth: int, rank: int) -> float:
-    r"""Return μ such that factors drawn from N(μ, μ²) start to move at once, whatever their size and depth.
+    r"""Return μ such that factors of mean μ start to move at once, whatever their size and depth.
 
     Every entry of a product of L such factors is about μᴸ rᴸ⁻¹, and the first gradient of a factor under
     the mean fidelity about μᴸ⁻¹ rᴸ⁻² / max(m, n). At 240×240 and L = 3, μ = 1e-3 makes them 6e-5 and
-    1e-6. Far smaller gradients drown in Adam's ε = 1e-8; far smaller products leave the noise, which
-    tells the components apart, below one step of the optimiser. The scale returned is the smallest that
-    falls below neither value.
+    1e-6. Far smaller gradients drown in Adam's ε = 1e-8; far smaller products are below one step of the
+    optimiser. The mean returned is the smallest that falls below neither value, unless the first X of a
+    very large matrix would then be of the size of the data.
 
     Examples
     --------
@@ -44,7 +49,28 @@ def lively_scale(m: int, n: int, depth: int, rank: int) -> float:
     if depth == 1:
         return float(by_entry)
     by_gradient = (_FIRST_GRADIENT * max(m, n) / rank ** (depth - 2)) ** (1 / (depth - 1))
-    return float(max(by_entry, by_gradient))
+    at_most = (_LARGEST_FIRST_ENTRY / rank ** (depth - 1)) ** (1 / depth)
+    return float(max(by_entry, min(by_gradient, at_most)))
+
+
+def lively_spread(m: int, n: int, depth: int, rank: int) -> float:
+    r"""Return σ such that factors drawn from N(μ, σ²) leave the first saddle equally soon at every depth.
+
+    The common mean makes X grow along one component, and when that one is fitted the gradient vanishes but
+    for the noise, which tells the other components apart. A component whose singular value is s in each of
+    the L factors then grows like ds/dt ∝ sᴸ⁻¹, and takes off after a time ∝ s⁻⁽ᴸ⁻²⁾. Noise of N(0, σ²)
+    has s ≈ σ√r; keeping sᴸ⁻² at its value for 240×240, L = 3 keeps that time. With one or two factors
+    there is no such wait, and σ = μ.
+
+    Examples
+    --------
+    >>> round(lively_spread(240, 240, depth=3, rank=240), 12)
+    0.001
+    """
+    mean = lively_scale(m, n, depth, rank)
+    if depth < 3:
+        return mean
+    return float(max(mean, _FIRST_SINGULAR_VALUE ** (1 / (depth - 2)) / rank**0.5))
 
 
 @dataclass(frozen=True)
@@ -54,7 +80,7 @@ class Gaussian:
     Parameters
     ----------
     mean, scale : float, optional
-        Default: both are :func:`lively_scale`, 1e-3 for a 240×240 matrix of depth 3.
+        Default: :func:`lively_scale` and :func:`lively_spread`, both 1e-3 for a 240×240 matrix of depth 3.
     """
 
     mean: float | None = None
@@ -68,9 +94,8 @@ class Gaussian:
 
     def draw(self, rng: np.random.Generator, m: int, n: int, depth: int, rank: int) -> list[Host]:
         """Return the factors."""
-        lively = lively_scale(m, n, depth, rank)
-        mean = lively if self.mean is None else self.mean
-        scale = lively if self.scale is None else self.scale
+        mean = lively_scale(m, n, depth, rank) if self.mean is None else self.mean
+        scale = lively_spread(m, n, depth, rank) if self.scale is None else self.scale
         return [rng.normal(mean, scale, size=shape) for shape in factor_shapes(m, n, depth, rank)]
 
 
