@@ -32,10 +32,10 @@ def huber_threshold(loss: str, delta: Any) -> float | None:
         raise ValueError(f"loss: expected one of {', '.join(map(repr, _LOSSES))}, got {loss!r}")
     if loss == "squared":
         return None
-    delta = checked_number("huber_delta", delta)
-    if delta <= 0:
+    threshold = checked_number("huber_delta", delta)
+    if threshold <= 0:
         raise ValueError(f"huber_delta: expected a positive number, got {delta!r}")
-    return delta
+    return threshold
 
 
 @dataclass(frozen=True)

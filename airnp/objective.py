@@ -188,6 +188,13 @@ class Objective:
         return self._ops
 
     @property
+    def is_plain(self) -> bool:
+        """Whether :meth:`evaluate` is made of the engine's operations alone, without a user's maps."""
+        scaled = [term.scaled_lines for term in self.terms if term.scaled_lines is not None]
+        plain = all(term.is_plain for term in self.terms) and len(set(scaled)) == len(scaled)
+        return plain and self._fidelity.operator is None
+
+    @property
     def param_shapes(self) -> list[tuple[int, ...]]:
         """Shapes of all parameters: the factors W[0] … W[L-1], then V of each learned graph."""
         factors = [(*self.batch, *shape) for shape in factor_shapes(*self.shape, self.depth, self.rank)]

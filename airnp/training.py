@@ -11,7 +11,7 @@ import numpy.typing as npt
 from array_api_compat import array_namespace, is_writeable_array
 
 from airnp._arrays import Array, to_numpy
-from airnp.engines.contract import NO_MEMORY
+from airnp.engines.contract import NO_MEMORY, Run, Update
 from airnp.objective import Objective
 
 _SAFE_SIZE = 1e12
@@ -41,15 +41,25 @@ class Training:
         graphs = len(params) - objective.depth
         self._state = optimizer.init(params, ["factor"] * objective.depth + ["graph"] * graphs)
         self._memory = objective.engine.memory(params[0])
-        self._run = objective.engine.prepare(self._step, threads=threads)
+        self._threads = threads
+        self._run = self._prepared()
         self._kept = [_copy(param) for param in params]
         self._kept_iteration = 0
         self._stepping = False
 
-    def _step(self) -> Sequence[Array]:
+    def _prepared(self) -> Run:
+        objective = self._objective
+        return objective.engine.prepare(
+            self._begin, self._step, replayable=objective.is_plain, threads=self._threads
+        )
+
+    def _begin(self) -> Sequence[Update]:
+        updates: Sequence[Update] = self._optimizer.updates(self._state)
+        return updates
+
+    def _step(self, updates: Sequence[Update]) -> Sequence[Array]:
         """Make one iteration; return fidelity and energies, as they were before it."""
         depth, memory = self._objective.depth, self._memory
-        updates = self._optimizer.updates(self._state)
         found = self._objective.evaluate(self.params, updates=updates[depth:], memory=memory)
         moved = self._objective.engine.apply_updates(self.params[:depth], found.factor_grads, updates[:depth])
         for grad in found.factor_grads:
@@ -99,6 +109,7 @@ class Training:
         self.params = [_copy(param) for param in self._kept]
         self.iteration = self._kept_iteration
         self._stepping = False
+        self._run = self._prepared()  # a record of iterations on the old arrays is void
 
     def release(self) -> None:
         """Give up everything but the parameters: there will be no more iterations."""

@@ -18,7 +18,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from bench.timing import in_fresh_process, interleaved, markdown, pin
+from bench.timing import in_pinned_process, interleaved, markdown
 
 RESULTS = Path(__file__).parent / "results"
 SECTIONS = ("peers", "cases", "growth", "load")
@@ -293,8 +293,7 @@ def plot(rows: list[dict], path: Path) -> None:
 
 
 def measure(threads: int, sections: list[str], quick: bool, output: Path) -> None:
-    """Measure in this process, pinned, and write the rows."""
-    pin(threads)
+    """Measure in this process, which is pinned already, and write the rows."""
     rows = []
     for section in sections:
         print(f"{section}, {threads} thread(s)", flush=True)
@@ -324,9 +323,8 @@ def main(argv: list[str] | None = None) -> None:
     for threads in arguments.threads:
         part = arguments.output / f"speed-{threads}.json"
         quick = ["--quick"] if arguments.quick else []
-        in_fresh_process(
-            "bench.speed", "--measure", str(part), "--threads", str(threads), "--sections", *sections, *quick
-        )
+        chosen = ["--measure", str(part), "--threads", str(threads), "--sections", *sections]
+        in_pinned_process("bench.speed", threads, *chosen, *quick)
         rows += json.loads(part.read_text())
         part.unlink()
     found = {"python": platform.python_version(), "processor": platform.processor(), "rows": rows}

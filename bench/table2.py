@@ -13,7 +13,7 @@ import json
 import os
 
 from bench.speed import RESULTS
-from bench.timing import interleaved, markdown, pin
+from bench.timing import in_pinned_process, interleaved, markdown
 
 PAPER = {  # seconds for 10 000 iterations on a V100: DMF, RDMF, AIR
     (100, 2): (31.55, 44.24, 59.53),
@@ -36,8 +36,14 @@ def main(argv: list[str] | None = None) -> None:
     )
     parser.add_argument("--quick", action="store_true", help="fewer repeats")
     parser.add_argument("--threads", type=int, default=min(2, os.cpu_count() or 1))
+    parser.add_argument("--measure", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args(argv)
-    pin(arguments.threads)
+    if not arguments.measure:
+        quick = ["--quick"] if arguments.quick else []
+        in_pinned_process(
+            "bench.table2", arguments.threads, "--measure", "--threads", str(arguments.threads), *quick
+        )
+        return
 
     from bench.peers.airnp_engine import engine
     from bench.peers.problem import make_problem

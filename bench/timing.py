@@ -55,19 +55,24 @@ def interleaved(runners: Mapping[str, Runner], *, rounds: int = 9, seconds: floa
     return Timings({name: np.asarray(values) for name, values in times.items()})
 
 
-def pin(threads: int) -> None:
-    """Let this process run on so many processors only; every library then makes a pool of that size."""
+_POOLS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+
+
+def in_pinned_process(module: str, threads: int, *arguments: str) -> None:
+    """Run ``python -m module arguments`` on so many processors from its first moment.
+
+    Libraries make their pools of threads when they load, and a thread keeps the processors that it was
+    born with.
+    """
     available = sorted(os.sched_getaffinity(0))
     if threads > len(available):
         raise SystemExit(f"--threads {threads}: only {len(available)} processors are available")
-    os.sched_setaffinity(0, available[:threads])
-    for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
-        os.environ[variable] = str(threads)
-
-
-def in_fresh_process(module: str, *arguments: str) -> None:
-    """Run ``python -m module arguments``: libraries fix their threads when they load."""
-    subprocess.run([sys.executable, "-m", module, *arguments], check=True)
+    subprocess.run(
+        [sys.executable, "-m", module, *arguments],
+        check=True,
+        env={**os.environ, **dict.fromkeys(_POOLS, str(threads))},
+        preexec_fn=lambda: os.sched_setaffinity(0, available[:threads]),
+    )
 
 
 def markdown(header: list[str], rows: list[list[object]]) -> str:

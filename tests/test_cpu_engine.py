@@ -145,7 +145,7 @@ def test_parallel_gram_matrices(k, d, chunks, seed):
         z = np.swapaxes(x, -1, -2) if columns else x
         out = np.full((2, z.shape[1], z.shape[1]), np.nan)
         routines = (cpu.address("gemm", x.dtype), cpu.address("syrk", x.dtype))
-        _cpu_kernels.symmetric_product(chunks, *routines, x, columns, out, 1.0, 0.0)
+        _cpu_kernels.symmetric_product.build(chunks)(*routines, x, columns, out, 1.0, 0.0, chunks)
         np.testing.assert_allclose(out, z @ np.swapaxes(z, -1, -2), atol=1e-12)
 
 

@@ -206,11 +206,12 @@ def test_quadratic_variation_is_the_dirichlet_energy_of_two_paths():
 def test_run_returns_what_every_iteration_recorded(ops):
     counter = iter(range(100))
 
-    def step():
+    def step(updates):
+        assert updates == ["update"]
         number = next(counter)
         return [np.asarray([number, 10.0 * number]), np.asarray([-number, 0.5])]
 
-    recorded = ops.prepare(step)(3)
+    recorded = ops.prepare(lambda: ["update"], step)(3)
     assert recorded.dtype == np.float64
     np.testing.assert_array_equal(recorded[:, 0, 1], [0, 10, 20])
     assert recorded.shape == (3, 2, 2)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -50,13 +51,21 @@ class Kernel:
         self._serial = _compiled(function, parallel=False)
         self._parallel: Any = None
 
-    def __call__(self, chunks: int, *args: Any) -> None:
+    def build(self, chunks: int) -> Any:
+        """Return the compiled function for so many chunks, which takes them as its last argument."""
         if chunks == 1:
-            self._serial(*args, 1)
-            return
+            return self._serial
         if self._parallel is None:
-            self._parallel = _compiled(self._function, parallel=True)
-        self._parallel(*args, chunks)
+            self._parallel = _compiled(_renamed(self._function), parallel=True)
+        return self._parallel
+
+
+def _renamed(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a copy under another name: numba's cache tells builds apart by name, not by their options."""
+    name = function.__name__ + "_parallel"
+    twin = FunctionType(function.__code__, function.__globals__, name)
+    twin.__module__, twin.__qualname__ = function.__module__, name
+    return twin
 
 
 def _compiled(function: Callable[..., Any], *, parallel: bool) -> Any:
@@ -148,6 +157,37 @@ def _normalized(weights, inverse, products, lengths, i):
     return total
 
 
+@njit(fastmath=_FASTMATH, error_model="numpy")
+def _gradient_row(target, weights, products, lengths, length, scale):
+    """scale · P ⊙ (D − shift) of one row; ``length`` is the norm of its node less the shift."""
+    for j in range(target.size):
+        target[j] = scale * weights[j] * (length + lengths[j] - products[j] - products[j])
+
+
+@njit(fastmath=_FASTMATH, error_model="numpy")
+def _adam_row(values, mean, square, weights, products, lengths, length, scale, settings):
+    """Adam's step of one row of V by :func:`_gradient_row`, which is not written to memory."""
+    gain1, keep2, gain2 = settings[0], settings[1], settings[2]
+    rate, root, epsilon = settings[3], settings[4], settings[5]
+    for j in range(values.size):
+        slope = scale * weights[j] * (length + lengths[j] - products[j] - products[j])
+        average = mean[j] + gain1 * (slope - mean[j])
+        variance = keep2 * square[j] + gain2 * slope * slope
+        mean[j] = average
+        square[j] = variance
+        values[j] -= rate * average / (math.sqrt(variance) * root + epsilon)
+
+
+@njit(fastmath=_FASTMATH, error_model="numpy")
+def _add_up(values, scale, totals):
+    """totals ← scale · the sum of each line of values, in double precision."""
+    for matrix in range(values.shape[0]):
+        total = 0.0
+        for i in range(values.shape[1]):
+            total += np.float64(values[matrix, i])
+        totals[matrix] = scale * total
+
+
 @Kernel
 def multiply(routine, a, transpose_a, b, transpose_b, c, alpha, beta, chunks):
     """C ← alpha · op(A) op(B) + beta · C; an operand with one matrix serves the whole stack."""
@@ -230,13 +270,15 @@ def symmetric_product(gemm_routine, syrk_routine, z, transposed, k, one, zero, c
                     n,
                 )
     tiles = (n + _TILE - 1) // _TILE
-    for tile in prange(batch * tiles):
-        matrix, first = tile // tiles, (tile % tiles) * _TILE
-        last = min(first + _TILE, n)
-        for start in range(first, n, _TILE):
-            for i in range(start, min(start + _TILE, n)):
-                for j in range(first, min(last, i)):
-                    k[matrix, j, i] = k[matrix, i, j]
+    for chunk in prange(chunks):
+        # Every so many columns of tiles: they get shorter from left to right.
+        for tile in range(chunk, batch * tiles, chunks):
+            matrix, first = tile // tiles, (tile % tiles) * _TILE
+            last = min(first + _TILE, n)
+            for start in range(first, n, _TILE):
+                for i in range(start, min(start + _TILE, n)):
+                    for j in range(first, min(last, i)):
+                        k[matrix, j, i] = k[matrix, i, j]
 
 
 @Kernel
@@ -266,8 +308,6 @@ def softmax_graph(
     """
     batch, n, _ = v.shape
     scale = half * weight
-    gain1, keep2, gain2 = settings[0], settings[1], settings[2]
-    rate, root, epsilon = settings[3], settings[4], settings[5]
     rows = batch * n
     zero, one = v.dtype.type(0), v.dtype.type(1)
     for matrix in range(batch):
@@ -279,7 +319,7 @@ def softmax_graph(
                 matrix, i = row // n, row % n
                 shifts[matrix, i] = _maximum(v[matrix, i])
         for matrix in range(batch):
-            shifts[matrix, :] = _maximum(shifts[matrix])
+            shifts[matrix, :] = shifts[matrix].max()
     for chunk in prange(chunks):
         for row in range(chunk * rows // chunks, (chunk + 1) * rows // chunks):
             matrix, i = row // n, row % n
@@ -292,7 +332,24 @@ def softmax_graph(
                 total += value
             degrees[matrix, i] = total
             if by_row:
-                shifts[matrix, i] = _normalized(weights, one / total, gram[matrix, i], norms[matrix], i)
+                shift = _normalized(weights, one / total, gram[matrix, i], norms[matrix], i)
+                shifts[matrix, i] = shift
+                # At once, while the row is in the nearest cache.
+                length = norms[matrix, i] - shift
+                if adjust:
+                    _adam_row(
+                        source,
+                        first[matrix, i],
+                        second[matrix, i],
+                        weights,
+                        gram[matrix, i],
+                        norms[matrix],
+                        length,
+                        scale,
+                        settings,
+                    )
+                else:
+                    _gradient_row(gradient[matrix, i], weights, gram[matrix, i], norms[matrix], length, scale)
     if not by_row:
         for matrix in range(batch):
             degrees[matrix, :] = one / degrees[matrix].sum()
@@ -302,42 +359,39 @@ def softmax_graph(
                 shifts[matrix, i] = _normalized(
                     p[matrix, i], degrees[matrix, i], gram[matrix, i], norms[matrix], i
                 )
-    for matrix in range(batch):
-        total = 0.0
-        for i in range(n):
-            total += np.float64(shifts[matrix, i])
-        totals[matrix] = np.float64(half) * total
-        if not by_row:
-            shifts[matrix, :] = v.dtype.type(total)
-    for chunk in prange(chunks):
-        for row in range(chunk * rows // chunks, (chunk + 1) * rows // chunks):
-            matrix, i = row // n, row % n
-            weights, products, lengths = p[matrix, i], gram[matrix, i], norms[matrix]
-            length = norms[matrix, i] - shifts[matrix, i]
-            if adjust:
-                values, mean, square = v[matrix, i], first[matrix, i], second[matrix, i]
-                for j in range(n):
-                    slope = scale * weights[j] * (length + lengths[j] - products[j] - products[j])
-                    average = mean[j] + gain1 * (slope - mean[j])
-                    variance = keep2 * square[j] + gain2 * slope * slope
-                    mean[j] = average
-                    square[j] = variance
-                    values[j] -= rate * average / (math.sqrt(variance) * root + epsilon)
-            else:
-                target = gradient[matrix, i]
-                for j in range(n):
-                    target[j] = scale * weights[j] * (length + lengths[j] - products[j] - products[j])
+    _add_up(shifts, np.float64(half), totals)
+    if not by_row:
+        for chunk in prange(chunks):
+            for row in range(chunk * rows // chunks, (chunk + 1) * rows // chunks):
+                matrix, i = row // n, row % n
+                length = norms[matrix, i] - v.dtype.type(totals[matrix] / np.float64(half))
+                weights = p[matrix, i]
+                if adjust:
+                    _adam_row(
+                        v[matrix, i],
+                        first[matrix, i],
+                        second[matrix, i],
+                        weights,
+                        gram[matrix, i],
+                        norms[matrix],
+                        length,
+                        scale,
+                        settings,
+                    )
+                else:
+                    _gradient_row(gradient[matrix, i], weights, gram[matrix, i], norms[matrix], length, scale)
     tiles = (n + _TILE - 1) // _TILE
-    for tile in prange(batch * tiles):
-        matrix, left = tile // tiles, (tile % tiles) * _TILE
-        right = min(left + _TILE, n)
-        # From the diagonal tile downwards: no two iterations touch the same pair of entries.
-        for start in range(left, n, _TILE):
-            for i in range(start, min(start + _TILE, n)):
-                for j in range(left, min(right, i + 1)):
-                    mean = half * (p[matrix, i, j] + p[matrix, j, i])
-                    p[matrix, i, j] = mean
-                    p[matrix, j, i] = mean
+    for chunk in prange(chunks):
+        # Every so many columns of tiles, each from its diagonal downwards: no two touch the same pair.
+        for tile in range(chunk, batch * tiles, chunks):
+            matrix, left = tile // tiles, (tile % tiles) * _TILE
+            right = min(left + _TILE, n)
+            for start in range(left, n, _TILE):
+                for i in range(start, min(start + _TILE, n)):
+                    for j in range(left, min(right, i + 1)):
+                        mean = half * (p[matrix, i, j] + p[matrix, j, i])
+                        p[matrix, i, j] = mean
+                        p[matrix, j, i] = mean
     for chunk in prange(chunks):
         for row in range(chunk * rows // chunks, (chunk + 1) * rows // chunks):
             matrix, i = row // n, row % n
@@ -364,9 +418,9 @@ def pair_graph(v, gram, scale, a, gradient, norms, degrees, totals, chunks):
     for chunk in prange(chunks):
         for row in range(chunk * rows // chunks, (chunk + 1) * rows // chunks):
             matrix, i = row // n, row % n
-            degrees[matrix, i] = _maximum(v[matrix, i])
+            degrees[matrix, i] = v[matrix, i].max()
     for matrix in range(batch):
-        tops[matrix] = _maximum(degrees[matrix])
+        tops[matrix] = degrees[matrix].max()
     for chunk in prange(chunks):
         for row in range(chunk * rows // chunks, (chunk + 1) * rows // chunks):
             matrix, i = row // n, row % n
@@ -390,11 +444,7 @@ def pair_graph(v, gram, scale, a, gradient, norms, degrees, totals, chunks):
                 energy += weight * (length + lengths[j] - products[j] - products[j])
             degrees[matrix, i] = (scale + scale) * degree
             energies[matrix, i] = energy
-    for matrix in range(batch):
-        total = 0.0
-        for i in range(n):
-            total += np.float64(energies[matrix, i])
-        totals[matrix] = 0.5 * total
+    _add_up(energies, 0.5, totals)
     for chunk in prange(chunks):
         for row in range(chunk * rows // chunks, (chunk + 1) * rows // chunks):
             matrix, i = row // n, row % n
@@ -436,11 +486,7 @@ def masked_residual(x, y, weights, scale, delta, row_scale, column_scale, gradie
                     total += half * slope * error
                     slopes[j] = scale * slope + (line + columns[j]) * current[j]
             values[matrix, i] = total
-    for matrix in range(batch):
-        total64 = 0.0
-        for i in range(m):
-            total64 += np.float64(values[matrix, i])
-        totals[matrix] = np.float64(scale) * total64
+    _add_up(values, np.float64(scale), totals)
 
 
 @Kernel
@@ -458,7 +504,7 @@ def add_scaled_lines(g, x, row_scale, column_scale, chunks):
 
 
 @Kernel
-def add_laplacian(g, z, neighbours, row_degrees, column_degrees, scale, values, chunks):
+def add_laplacian(g, z, neighbours, row_degrees, column_degrees, scale, values, totals, chunks):
     """g ← g + scale · L z with L z = degree ⊙ z − neighbours, and Σ z ⊙ L z for each row.
 
     One of the two degrees is zero: nodes are rows of z, or its columns. Degrees of one graph serve the
@@ -478,10 +524,11 @@ def add_laplacian(g, z, neighbours, row_degrees, column_degrees, scale, values, 
                 slopes[j] += scale * pull
                 total += current[j] * pull
             values[matrix, i] = total
+    _add_up(values, 1.0, totals)
 
 
 @Kernel
-def add_sparse_laplacian_of_rows(g, z, data, indices, indptr, degrees, scale, values, chunks):
+def add_sparse_laplacian_of_rows(g, z, data, indices, indptr, degrees, scale, values, totals, chunks):
     """g ← g + scale · L z for nodes that are rows of z and a graph in CSR form; Σ z ⊙ L z for each row."""
     batch, m, n = z.shape
     rows = batch * m
@@ -501,10 +548,11 @@ def add_sparse_laplacian_of_rows(g, z, data, indices, indptr, degrees, scale, va
                 slopes[j] += scale * pull[j]
                 total += current[j] * pull[j]
             values[matrix, i] = total
+    _add_up(values, 1.0, totals)
 
 
 @Kernel
-def add_sparse_laplacian_of_columns(g, x, data, indices, indptr, degrees, scale, values, chunks):
+def add_sparse_laplacian_of_columns(g, x, data, indices, indptr, degrees, scale, values, totals, chunks):
     """The same for nodes that are columns of x: every row of x is read once and stays in the cache."""
     batch, m, n = x.shape
     rows = batch * m
@@ -520,10 +568,11 @@ def add_sparse_laplacian_of_columns(g, x, data, indices, indptr, degrees, scale,
                 slopes[j] += scale * pull
                 total += current[j] * pull
             values[matrix, i] = total
+    _add_up(values, 1.0, totals)
 
 
 @Kernel
-def add_variation(g, x, quadratic, epsilon, weight, values, chunks):
+def add_variation(g, x, quadratic, epsilon, weight, values, totals, chunks):
     """g ← g + weight · ∇TV(x), and each row's part of TV(x).
 
     Every difference is computed once by the chunk that holds its upper or left entry; the first row of a
@@ -575,6 +624,7 @@ def add_variation(g, x, quadratic, epsilon, weight, values, chunks):
             for j in range(n - 1):
                 slopes[j + 1] += across[j]
             values[matrix, i] = total
+    _add_up(values, 1.0, totals)
 
 
 @Kernel
@@ -599,9 +649,10 @@ def adam(p, g, first, second, settings, chunks):
 
 
 @Kernel
-def descend(p, g, rate, chunks):
-    """A step of gradient descent of a flat parameter."""
+def descend(p, g, settings, chunks):
+    """A step of gradient descent of a flat parameter; ``settings`` has its rate."""
     size = p.size
+    rate = settings[0]
     for chunk in prange(chunks):
         part = slice(chunk * size // chunks, (chunk + 1) * size // chunks)
         values, slopes = p[part], g[part]

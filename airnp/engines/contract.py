@@ -27,8 +27,11 @@ from airnp._arrays import Array
 AdjacencyKind: TypeAlias = Literal["row", "global", "product"]
 VariationKind: TypeAlias = Literal["l1", "quadratic"]
 Schedule: TypeAlias = Callable[[int], float]
-Step: TypeAlias = Callable[[], Sequence[Array]]
-"""One iteration; returns the scalars to record, each of the stack's shape."""
+Begin: TypeAlias = "Callable[[], Sequence[Update]]"
+"""Starts an iteration: says what to do with each parameter at its end."""
+
+Step: TypeAlias = "Callable[[Sequence[Update]], Sequence[Array]]"
+"""Carries one iteration out; returns the scalars to record, each of the stack's shape."""
 
 Run: TypeAlias = Callable[[int], npt.NDArray[np.float64]]
 """Runs a number of iterations; returns what they recorded, shape (iterations, scalars, …)."""
@@ -188,5 +191,10 @@ class Engine(Protocol):
     def memory(self, like: Array) -> Memory:
         """Return memory for the intermediates of many iterations."""
 
-    def prepare(self, step: Step, *, threads: int | None = None) -> Run:
-        """Return a function that runs ``step`` a number of times and brings back what it recorded."""
+    def prepare(
+        self, begin: Begin, step: Step, *, replayable: bool = False, threads: int | None = None
+    ) -> Run:
+        """Return a function that makes a number of iterations and brings back what they recorded.
+
+        A replayable step consists of the engine's operations alone, on arrays that stay where they are.
+        """

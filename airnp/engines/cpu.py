@@ -8,7 +8,8 @@ iteration allocates no matrix.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from airnp.engines._blas import address
 from airnp.engines.contract import (
     AdamUpdate,
     AdjacencyKind,
+    Begin,
     LaplacianTerms,
     Memory,
     Run,
@@ -34,6 +36,60 @@ _SMALL = 4096
 
 _SMALL_PRODUCT = 500_000
 """Multiplications below which the same holds for a product."""
+
+
+_SMALL_GRAM = 400
+"""Nodes below which several threads gain nothing from the symmetry of a Gram matrix."""
+
+
+class _Tape:
+    """The kernel calls of one iteration, to be made again without the Python in between.
+
+    An iteration works on the same arrays every time: parameters are updated in place, intermediates come
+    from a pool. All that changes from one to the next are the few numbers of each optimiser step, which
+    kernels read from small arrays.
+    """
+
+    def __init__(self, updates: Sequence[Update]) -> None:
+        self.calls: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []
+        self.values: Sequence[Array] = ()
+        self._updates = updates
+        self._settings: list[tuple[int, Array]] = []
+
+    def note_settings(self, update: Update, settings: Array) -> None:
+        """Remember which array holds the numbers of which update."""
+        position = next(i for i, known in enumerate(self._updates) if known is update)
+        self._settings.append((position, settings))
+
+    def play(self, updates: Sequence[Update]) -> None:
+        """Make the same iteration again, one step later."""
+        for position, settings in self._settings:
+            settings[:] = _numbers(updates[position])
+        for function, arguments in self.calls:
+            function(*arguments)
+
+
+class _Local(threading.local):
+    tape: _Tape | None = None
+
+
+_local = _Local()
+
+
+def _call(function: Callable[..., Any], *arguments: Any) -> None:
+    """Call a compiled function, and note the call if an iteration is being recorded."""
+    if _local.tape is not None:
+        _local.tape.calls.append((function, arguments))
+    function(*arguments)
+
+
+def _launch(kernel: kernels.Kernel, chunks: int, *arguments: Any) -> None:
+    _call(kernel.build(chunks), *arguments, chunks)
+
+
+def _matmul(a: Array, b: Array, out: Array) -> Array:
+    _call(np.matmul, a, b, out)
+    return out
 
 
 def _chunks(work: int, small: int = _SMALL) -> int:
@@ -68,8 +124,15 @@ def _writable(a: Array) -> Array:
 
 def _multiply(chunks: int, c: Array, a: Array, b: Array, alpha: float, beta: float) -> Array:
     scalar = c.dtype.type
-    kernels.multiply(
-        chunks, address("gemm", c.dtype), *_operand(a), *_operand(b), _stack(c), scalar(alpha), scalar(beta)
+    _launch(
+        kernels.multiply,
+        chunks,
+        address("gemm", c.dtype),
+        *_operand(a),
+        *_operand(b),
+        _stack(c),
+        scalar(alpha),
+        scalar(beta),
     )
     return c
 
@@ -89,7 +152,7 @@ def product(
         batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
         out = np.empty((*batch, a.shape[-2], b.shape[-1]), a.dtype)
     chunks = _chunks(out.size * a.shape[-1], _SMALL_PRODUCT)
-    return np.matmul(a, b, out=out) if chunks == 1 else _multiply(chunks, out, a, b, 1.0, 0.0)
+    return _matmul(a, b, out) if chunks == 1 else _multiply(chunks, out, a, b, 1.0, 0.0)
 
 
 def add_product(c: Array, a: Array, b: Array, *, alpha: float) -> Array:
@@ -105,10 +168,12 @@ def gram(x: Array, *, columns: bool = False, out: Array | None = None) -> Array:
     chunks = _chunks(out.size * z.shape[-1], _SMALL_PRODUCT)
     if chunks == 1:
         # NumPy sees that both operands are one matrix and does half the work.
-        return np.matmul(z, z.swapaxes(-1, -2), out=out)
+        return _matmul(z, z.swapaxes(-1, -2), out)
+    if z.shape[-2] < _SMALL_GRAM:
+        return _multiply(chunks, out, z, z.swapaxes(-1, -2), 1.0, 0.0)
     scalar = z.dtype.type
     routines = address("gemm", z.dtype), address("syrk", z.dtype)
-    kernels.symmetric_product(chunks, *routines, *_operand(z), _stack(out), scalar(1), scalar(0))
+    _launch(kernels.symmetric_product, chunks, *routines, *_operand(z), _stack(out), scalar(1), scalar(0))
     return out
 
 
@@ -124,12 +189,21 @@ def _moments(update: AdamUpdate) -> tuple[Array, Array]:
     return moments.first, moments.second
 
 
-def _adam_settings(update: AdamUpdate, dtype: Any) -> Array:
-    """Return 1 − β1, β2, 1 − β2, rate / (1 − β1ᵗ), 1 / √(1 − β2ᵗ) and ε in the parameter's dtype."""
+def _settings(update: Update, dtype: Any) -> Array:
+    """Return the numbers of this step that its kernel wants, in the parameter's dtype."""
+    settings = np.array(_numbers(update), dtype)
+    if _local.tape is not None:
+        _local.tape.note_settings(update, settings)
+    return settings
+
+
+def _numbers(update: Update) -> tuple[float, ...]:
+    """Return 1 − β1, β2, 1 − β2, rate / (1 − β1ᵗ), 1 / √(1 − β2ᵗ) and ε for Adam, the rate for descent."""
+    if not isinstance(update, AdamUpdate):
+        return (update.current_rate,)
     beta1, beta2, step = update.beta1, update.beta2, update.step
     rate = update.current_rate / (1 - beta1**step)
-    root = 1 / math.sqrt(1 - beta2**step)
-    return np.array((1 - beta1, beta2, 1 - beta2, rate, root, update.epsilon), dtype)
+    return 1 - beta1, beta2, 1 - beta2, rate, 1 / math.sqrt(1 - beta2**step), update.epsilon
 
 
 def laplacian_terms(
@@ -156,15 +230,28 @@ def laplacian_terms(
     energy = np.empty(len(values))
     chunks = _chunks(v.size)
     if kind == "product":
-        kernels.pair_graph(chunks, values, products, scalar(weight), stack, slopes, norms, pull, energy)
+        _launch(
+            kernels.pair_graph, chunks, values, products, scalar(weight), stack, slopes, norms, pull, energy
+        )
     else:
         step = (stack, stack, np.zeros(6, v.dtype))
         if isinstance(update, AdamUpdate):
-            step = (*map(_stack, _moments(update)), _adam_settings(update, v.dtype))
+            step = (*map(_stack, _moments(update)), _settings(update, v.dtype))
         scales = (scalar(0.5 if kind == "row" else 1.0), scalar(weight))
         lines = (norms, shifts, pull)
-        kernels.softmax_graph(
-            chunks, values, products, kind == "row", *scales, adam, *step, stack, slopes, *lines, energy
+        _launch(
+            kernels.softmax_graph,
+            chunks,
+            values,
+            products,
+            kind == "row",
+            *scales,
+            adam,
+            *step,
+            stack,
+            slopes,
+            *lines,
+            energy,
         )
     if gradient is not None and update is not None:
         apply_updates([v], [gradient], [update])
@@ -195,7 +282,8 @@ def residual(
     gradient = np.empty(x.shape, x.dtype) if out is None else out
     current, scalar = _readable(x), x.dtype.type
     value = np.empty(len(current))
-    kernels.masked_residual(
+    _launch(
+        kernels.masked_residual,
         _chunks(x.size),
         current,
         _readable(y),
@@ -214,7 +302,7 @@ def scale_lines(g: Array, x: Array, row_scale: Array | None, column_scale: Array
     """Return ``g + row_scale ⊙ x + x ⊙ column_scale`` for scales of shape (…, m) and (…, n)."""
     g, current = _writable(g), _readable(x)
     scales = _line_scales(current, row_scale, column_scale)
-    kernels.add_scaled_lines(_chunks(x.size), _stack(g), current, *scales)
+    _launch(kernels.add_scaled_lines, _chunks(x.size), _stack(g), current, *scales)
     return g
 
 
@@ -230,19 +318,29 @@ def fixed_laplacian(
     target = _writable(target)
     current, slopes = _stack(x), _stack(target)
     values = np.empty(current.shape[:2], z.dtype)
+    energy = np.empty(len(current))
     scale, chunks = z.dtype.type(2 * weight), _chunks(z.size)
     if isinstance(adjacency, np.ndarray):
         neighbours = product(x, adjacency) if turned else product(adjacency, x)
         none = np.zeros((1, current.shape[1 if turned else 2]), z.dtype)
         given = degree.reshape(-1, degree.shape[-1])
         degrees = (none, given) if turned else (given, none)
-        kernels.add_laplacian(chunks, slopes, current, _stack(neighbours), *degrees, scale, values)
+        _launch(
+            kernels.add_laplacian,
+            chunks,
+            slopes,
+            current,
+            _stack(neighbours),
+            *degrees,
+            scale,
+            values,
+            energy,
+        )
     else:
         kernel = kernels.add_sparse_laplacian_of_columns if turned else kernels.add_sparse_laplacian_of_rows
         graph = (adjacency.data, adjacency.indices, adjacency.indptr)
-        kernel(chunks, slopes, current, *graph, degree, scale, values)
-    energy = values.sum(axis=1, dtype=np.float64).reshape(z.shape[:-2])
-    return energy, target.swapaxes(-1, -2) if turned else target
+        _launch(kernel, chunks, slopes, current, *graph, degree, scale, values, energy)
+    return energy.reshape(z.shape[:-2]), target.swapaxes(-1, -2) if turned else target
 
 
 def total_variation(
@@ -250,12 +348,20 @@ def total_variation(
 ) -> tuple[Array, Array]:
     """Return the variation R(x) over neighbours in rows and columns, and g + λ ∇R."""
     g, current = _writable(g), _readable(x)
-    values = np.empty(current.shape[:2], x.dtype)
+    values, energy = np.empty(current.shape[:2], x.dtype), np.empty(len(current))
     scalar = x.dtype.type
-    kernels.add_variation(
-        _chunks(x.size), _stack(g), current, kind == "quadratic", scalar(epsilon), scalar(weight), values
+    _launch(
+        kernels.add_variation,
+        _chunks(x.size),
+        _stack(g),
+        current,
+        kind == "quadratic",
+        scalar(epsilon),
+        scalar(weight),
+        values,
+        energy,
     )
-    return values.sum(axis=1, dtype=np.float64).reshape(x.shape[:-2]), g
+    return energy.reshape(x.shape[:-2]), g
 
 
 def apply_updates(params: Sequence[Array], grads: Sequence[Array], updates: Sequence[Update]) -> list[Array]:
@@ -266,9 +372,9 @@ def apply_updates(params: Sequence[Array], grads: Sequence[Array], updates: Sequ
         flat = (target.reshape(-1), np.ascontiguousarray(grad).reshape(-1))
         if isinstance(update, AdamUpdate):
             moments = (moment.reshape(-1) for moment in _moments(update))
-            kernels.adam(chunks, *flat, *moments, _adam_settings(update, target.dtype))
+            _launch(kernels.adam, chunks, *flat, *moments, _settings(update, target.dtype))
         else:
-            kernels.descend(chunks, *flat, target.dtype.type(update.current_rate))
+            _launch(kernels.descend, chunks, *flat, _settings(update, target.dtype))
         moved.append(target)
     return moved
 
@@ -296,12 +402,32 @@ def memory(like: Array) -> Memory:
     return _Pool(like.dtype)
 
 
-def prepare(step: Step, *, threads: int | None = None) -> Run:
-    """Return a function that runs ``step`` so many times and brings back what it recorded."""
+def prepare(begin: Begin, step: Step, *, replayable: bool = False, threads: int | None = None) -> Run:
+    """Return a function that makes so many iterations and brings back what they recorded.
+
+    The first iteration of a replayable step is recorded, and the others play the record.
+    """
     count = pool.checked_threads(threads)
+    tape: _Tape | None = None
+
+    def iteration() -> Sequence[Array]:
+        nonlocal tape
+        updates = begin()
+        if tape is not None:
+            tape.play(updates)
+            return tape.values
+        if not replayable:
+            return step(updates)
+        recorded = _local.tape = _Tape(updates)
+        try:
+            recorded.values = step(updates)
+        finally:
+            _local.tape = None
+        tape = recorded
+        return recorded.values
 
     def run(iterations: int) -> npt.NDArray[np.float64]:
         with pool.using(count):
-            return np.asarray([step() for _ in range(iterations)], dtype=np.float64)
+            return np.asarray([np.array(iteration()) for _ in range(iterations)], dtype=np.float64)
 
     return run

@@ -19,6 +19,7 @@ from airnp.engines.contract import (
     NO_MEMORY,
     AdamUpdate,
     AdjacencyKind,
+    Begin,
     LaplacianTerms,
     Memory,
     Run,
@@ -295,13 +296,13 @@ def memory(like: Array) -> Memory:
     return NO_MEMORY
 
 
-def prepare(step: Step, *, threads: int | None = None) -> Run:
-    """Return a function that runs ``step`` so many times; threads are the namespace's own affair."""
+def prepare(begin: Begin, step: Step, *, replayable: bool = False, threads: int | None = None) -> Run:
+    """Return a function that makes so many iterations; threads are the namespace's own affair."""
 
     def run(iterations: int) -> npt.NDArray[np.float64]:
         records = []
         for _ in range(iterations):
-            values = step()
+            values = step(begin())
             records.append(array_namespace(*values).stack(list(values)))
         return to_numpy(array_namespace(*records).stack(records)).astype(np.float64)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -65,6 +65,12 @@ class Term(ABC):
     weight: float
     parameter_shape: tuple[int, ...] | None = None
     """Shape of V, or None where nothing is learned."""
+
+    scaled_lines: Literal["rows", "columns"] | None = None
+    """Which lines of X its :class:`Contribution` scales."""
+
+    is_plain: bool = True
+    """Whether the arithmetic consists of the engine's operations alone."""
 
     def prepare(
         self, ops: Engine, x: Array, v: Array | None, update: Update | None, memory: Memory

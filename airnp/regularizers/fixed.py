@@ -31,6 +31,7 @@ class FixedGraphTerm(Term):
         self._transform = transform
         self._adjacency = adjacency
         self._degree = degree
+        self.is_plain = isinstance(transform, Rows | Columns)
 
     def accumulate(self, ops: Engine, x: Array, g: Array, contribution: Contribution) -> tuple[Array, Array]:
         """Add 2 λ T*(L Z) to the gradient."""

@@ -68,6 +68,9 @@ class LearnedGraphTerm(Term):
         self.parameter_shape = parameter_shape
         self._transform = transform
         self._kind = kind
+        if isinstance(transform, Rows | Columns):
+            self.scaled_lines = "rows" if isinstance(transform, Rows) else "columns"
+        self.is_plain = self.scaled_lines is not None
 
     def prepare(
         self, ops: Engine, x: Array, v: Array | None, update: Update | None, memory: Memory
