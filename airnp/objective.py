@@ -87,8 +87,8 @@ class Objective:
     Examples
     --------
     >>> import numpy as np
-    >>> Y = np.outer([1.0, 2, 3], [1.0, 0, 1, 2])
-    >>> objective = Objective(Y, Y != 0, depth=2)
+    >>> Y = np.outer([1.0, 2, 3], [1.0, 3, 1, 2])
+    >>> objective = Objective(Y, Y != 9, depth=2)
     >>> params = objective.init(seed=0)
     >>> [p.shape for p in params]
     [(3, 4), (3, 3), (3, 3), (4, 4)]

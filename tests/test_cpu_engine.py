@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import subprocess
 import sys
@@ -146,7 +147,16 @@ def test_parallel_gram_matrices(k, d, chunks, seed):
         out = np.full((2, z.shape[1], z.shape[1]), np.nan)
         routines = (cpu.address("gemm", x.dtype), cpu.address("syrk", x.dtype))
         _cpu_kernels.symmetric_product.build(chunks)(*routines, x, columns, out, 1.0, 0.0, chunks)
+        _cpu_kernels.mirror.build(chunks)(out, chunks)
         np.testing.assert_allclose(out, z @ np.swapaxes(z, -1, -2), atol=1e-12)
+
+
+def test_a_kernel_has_one_parallel_loop():
+    """Numba fuses neighbouring ones, and a thread would then read what another has not written yet."""
+    found = [item for item in vars(_cpu_kernels).values() if isinstance(item, _cpu_kernels.Kernel)]
+    assert len(found) > 10
+    for kernel in found:
+        assert inspect.getsource(kernel._function).count("prange(") == 1, kernel._function.__name__
 
 
 def test_an_iteration_allocates_no_matrix():

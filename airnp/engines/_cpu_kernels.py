@@ -24,6 +24,16 @@ from airnp.engines._blas import gemm, syrk
 
 _FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
 _TILE = 32
+_PRANGE_ONLY = {
+    "prange": True,
+    "fusion": False,
+    "comprehension": False,
+    "reduction": False,
+    "inplace_binop": False,
+    "setitem": False,
+    "numpy": False,
+    "stencil": False,
+}
 
 
 class _CompileNote(event.Listener):
@@ -69,8 +79,13 @@ def _renamed(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _compiled(function: Callable[..., Any], *, parallel: bool) -> Any:
-    """Return the numba build of a function; without its cache where no directory can be written."""
-    options = {"parallel": parallel, "fastmath": _FASTMATH, "error_model": "numpy", "nogil": True}
+    """Return the numba build of a function; without its cache where no directory can be written.
+
+    Only what says ``prange`` is parallel. A kernel has one such loop: numba would fuse two, and let a
+    thread read what another has not written yet.
+    """
+    loops = _PRANGE_ONLY if parallel else False
+    options = {"parallel": loops, "fastmath": _FASTMATH, "error_model": "numpy", "nogil": True}
     try:
         return njit(cache=True, **options)(function)
     except RuntimeError:
@@ -179,6 +194,13 @@ def _adam_row(values, mean, square, weights, products, lengths, length, scale, s
 
 
 @njit(fastmath=_FASTMATH, error_model="numpy")
+def _diagonals(gram, norms):
+    for matrix in range(gram.shape[0]):
+        for i in range(gram.shape[1]):
+            norms[matrix, i] = gram[matrix, i, i]
+
+
+@njit(fastmath=_FASTMATH, error_model="numpy")
 def _add_up(values, scale, totals):
     """totals ← scale · the sum of each line of values, in double precision."""
     for matrix in range(values.shape[0]):
@@ -224,7 +246,7 @@ def multiply(routine, a, transpose_a, b, transpose_b, c, alpha, beta, chunks):
 
 @Kernel
 def symmetric_product(gemm_routine, syrk_routine, z, transposed, k, one, zero, chunks):
-    """K ← op(Z) op(Z)ᵀ: the lower triangle by syrk, then its mirror image.
+    """The lower triangle of K ← op(Z) op(Z)ᵀ.
 
     Bands of rows end at n √(t / chunks), so that all have the same area of the triangle.
     """
@@ -269,6 +291,12 @@ def symmetric_product(gemm_routine, syrk_routine, z, transposed, k, one, zero, c
                     target + top * size,
                     n,
                 )
+
+
+@Kernel
+def mirror(k, chunks):
+    """The upper triangles of K from its lower ones."""
+    batch, n, _ = k.shape
     tiles = (n + _TILE - 1) // _TILE
     for chunk in prange(chunks):
         # Every so many columns of tiles: they get shorter from left to right.
@@ -282,104 +310,111 @@ def symmetric_product(gemm_routine, syrk_routine, z, transposed, k, one, zero, c
 
 
 @Kernel
-def softmax_graph(
-    v,
-    gram,
-    by_row,
-    half,
-    weight,
-    adjust,
-    first,
-    second,
-    settings,
-    p,
-    gradient,
-    norms,
-    shifts,
-    degrees,
-    totals,
-    chunks,
+def row_graph(
+    v, gram, half, weight, adjust, first, second, settings, p, gradient, norms, energies, totals, chunks
 ):
-    """All of a graph whose softmax runs over rows (``by_row``) or over all entries, in four passes.
+    """P = softmax of each row of V; totals = half · ⟨P, D⟩; and the gradient of V or Adam's step by it.
 
-    P = softmax(V); totals = half · ⟨P, D⟩; then either ``gradient`` ← half · weight · P ⊙ (D − shift) or,
-    with ``adjust``, Adam's step of V by it (``settings``: see :func:`adam`), without writing it; at last
-    P ← half · (P + Pᵀ), which is the adjacency, and 2 · weight times its row sums.
+    ``gradient`` ← half · weight · P ⊙ (D − r), r_i = Σ_j P_ij D_ij; with ``adjust``, V makes its step by
+    that instead, and nothing is written to ``gradient``. All is done row by row, while a row is in the
+    nearest cache.
     """
     batch, n, _ = v.shape
-    scale = half * weight
     rows = batch * n
+    scale = half * weight
     zero, one = v.dtype.type(0), v.dtype.type(1)
-    for matrix in range(batch):
-        for i in range(n):
-            norms[matrix, i] = gram[matrix, i, i]
-    if not by_row:
-        for chunk in prange(chunks):
-            for row in range(chunk * rows // chunks, (chunk + 1) * rows // chunks):
-                matrix, i = row // n, row % n
-                shifts[matrix, i] = _maximum(v[matrix, i])
-        for matrix in range(batch):
-            shifts[matrix, :] = shifts[matrix].max()
+    _diagonals(gram, norms)
     for chunk in prange(chunks):
         for row in range(chunk * rows // chunks, (chunk + 1) * rows // chunks):
             matrix, i = row // n, row % n
-            source, weights = v[matrix, i], p[matrix, i]
-            top = _maximum(source) if by_row else shifts[matrix, i]
+            source, weights, products = v[matrix, i], p[matrix, i], gram[matrix, i]
+            top = _maximum(source)
             total = zero
             for j in range(n):
                 value = _exp(source[j] - top)
                 weights[j] = value
                 total += value
-            degrees[matrix, i] = total
-            if by_row:
-                shift = _normalized(weights, one / total, gram[matrix, i], norms[matrix], i)
-                shifts[matrix, i] = shift
-                # At once, while the row is in the nearest cache.
-                length = norms[matrix, i] - shift
-                if adjust:
-                    _adam_row(
-                        source,
-                        first[matrix, i],
-                        second[matrix, i],
-                        weights,
-                        gram[matrix, i],
-                        norms[matrix],
-                        length,
-                        scale,
-                        settings,
-                    )
-                else:
-                    _gradient_row(gradient[matrix, i], weights, gram[matrix, i], norms[matrix], length, scale)
-    if not by_row:
-        for matrix in range(batch):
-            degrees[matrix, :] = one / degrees[matrix].sum()
-        for chunk in prange(chunks):
-            for row in range(chunk * rows // chunks, (chunk + 1) * rows // chunks):
-                matrix, i = row // n, row % n
-                shifts[matrix, i] = _normalized(
-                    p[matrix, i], degrees[matrix, i], gram[matrix, i], norms[matrix], i
-                )
-    _add_up(shifts, np.float64(half), totals)
-    if not by_row:
-        for chunk in prange(chunks):
-            for row in range(chunk * rows // chunks, (chunk + 1) * rows // chunks):
-                matrix, i = row // n, row % n
-                length = norms[matrix, i] - v.dtype.type(totals[matrix] / np.float64(half))
-                weights = p[matrix, i]
-                if adjust:
-                    _adam_row(
-                        v[matrix, i],
-                        first[matrix, i],
-                        second[matrix, i],
-                        weights,
-                        gram[matrix, i],
-                        norms[matrix],
-                        length,
-                        scale,
-                        settings,
-                    )
-                else:
-                    _gradient_row(gradient[matrix, i], weights, gram[matrix, i], norms[matrix], length, scale)
+            energy = _normalized(weights, one / total, products, norms[matrix], i)
+            energies[matrix, i] = energy
+            length = norms[matrix, i] - energy
+            if adjust:
+                mean, square = first[matrix, i], second[matrix, i]
+                _adam_row(source, mean, square, weights, products, norms[matrix], length, scale, settings)
+            else:
+                _gradient_row(gradient[matrix, i], weights, products, norms[matrix], length, scale)
+    _add_up(energies, np.float64(half), totals)
+
+
+@Kernel
+def maxima(v, tops, chunks):
+    """The maximum of each matrix, in every entry of its line of ``tops``."""
+    batch, n, _ = v.shape
+    rows = batch * n
+    for chunk in prange(chunks):
+        for row in range(chunk * rows // chunks, (chunk + 1) * rows // chunks):
+            matrix, i = row // n, row % n
+            tops[matrix, i] = _maximum(v[matrix, i])
+    for matrix in range(batch):
+        tops[matrix, :] = tops[matrix].max()
+
+
+@Kernel
+def exponentials(v, tops, keep, p, inverses, chunks):
+    """P ← exp(V − top) if it is to be kept, and 1 / ΣP of each matrix, in every entry of its line."""
+    batch, n, _ = v.shape
+    rows = batch * n
+    one = v.dtype.type(1)
+    for chunk in prange(chunks):
+        for row in range(chunk * rows // chunks, (chunk + 1) * rows // chunks):
+            matrix, i = row // n, row % n
+            source, weights, top = v[matrix, i], p[matrix, i], tops[matrix, i]
+            total = v.dtype.type(0)
+            for j in range(n):
+                value = _exp(source[j] - top)
+                total += value
+                if keep:
+                    weights[j] = value
+            inverses[matrix, i] = total
+    for matrix in range(batch):
+        inverses[matrix, :] = one / inverses[matrix].sum()
+
+
+@Kernel
+def global_energies(p, inverses, gram, norms, energies, totals, chunks):
+    """P ← P · inverse, and totals = ⟨P, D⟩."""
+    batch, n, _ = p.shape
+    rows = batch * n
+    _diagonals(gram, norms)
+    for chunk in prange(chunks):
+        for row in range(chunk * rows // chunks, (chunk + 1) * rows // chunks):
+            matrix, i = row // n, row % n
+            energies[matrix, i] = _normalized(
+                p[matrix, i], inverses[matrix, i], gram[matrix, i], norms[matrix], i
+            )
+    _add_up(energies, 1.0, totals)
+
+
+@Kernel
+def global_step(p, gram, norms, totals, scale, adjust, v, first, second, settings, gradient, chunks):
+    """``gradient`` ← scale · P ⊙ (D − total), or with ``adjust`` Adam's step of V by it."""
+    batch, n, _ = p.shape
+    rows = batch * n
+    for chunk in prange(chunks):
+        for row in range(chunk * rows // chunks, (chunk + 1) * rows // chunks):
+            matrix, i = row // n, row % n
+            weights, products = p[matrix, i], gram[matrix, i]
+            length = norms[matrix, i] - p.dtype.type(totals[matrix])
+            if adjust:
+                values, mean, square = v[matrix, i], first[matrix, i], second[matrix, i]
+                _adam_row(values, mean, square, weights, products, norms[matrix], length, scale, settings)
+            else:
+                _gradient_row(gradient[matrix, i], weights, products, norms[matrix], length, scale)
+
+
+@Kernel
+def symmetrize(p, half, chunks):
+    """P ← half · (P + Pᵀ)."""
+    batch, n, _ = p.shape
     tiles = (n + _TILE - 1) // _TILE
     for chunk in prange(chunks):
         # Every so many columns of tiles, each from its diagonal downwards: no two touch the same pair.
@@ -392,66 +427,55 @@ def softmax_graph(
                         mean = half * (p[matrix, i, j] + p[matrix, j, i])
                         p[matrix, i, j] = mean
                         p[matrix, j, i] = mean
-    for chunk in prange(chunks):
-        for row in range(chunk * rows // chunks, (chunk + 1) * rows // chunks):
-            matrix, i = row // n, row % n
-            weights = p[matrix, i]
-            total = zero
-            for j in range(n):
-                total += weights[j]
-            degrees[matrix, i] = (weight + weight) * total
 
 
 @Kernel
-def pair_graph(v, gram, scale, a, gradient, norms, degrees, totals, chunks):
-    """All of the graph with A = exp(V + Vᵀ) / Σ exp(V).
+def row_sums(a, factor, sums, chunks):
+    """factor · the sum of each row of A."""
+    batch, n, _ = a.shape
+    rows = batch * n
+    for chunk in prange(chunks):
+        for row in range(chunk * rows // chunks, (chunk + 1) * rows // chunks):
+            matrix, i = row // n, row % n
+            weights = a[matrix, i]
+            total = a.dtype.type(0)
+            for j in range(n):
+                total += weights[j]
+            sums[matrix, i] = factor * total
 
-    A, 2 · scale times its row sums, totals = R = ½ ⟨A, D⟩, and ``gradient`` ← scale · (A ⊙ D − R · P).
-    """
+
+@Kernel
+def pair_adjacency(v, tops, inverses, gram, a, norms, energies, totals, chunks):
+    """A ← exp(V + Vᵀ − top) · inverse, and totals = ½ ⟨A, D⟩."""
     batch, n, _ = v.shape
     rows = batch * n
-    zero, one = v.dtype.type(0), v.dtype.type(1)
-    for matrix in range(batch):
-        for i in range(n):
-            norms[matrix, i] = gram[matrix, i, i]
-    tops, inverses = np.empty(batch, v.dtype), np.empty(batch, v.dtype)
-    for chunk in prange(chunks):
-        for row in range(chunk * rows // chunks, (chunk + 1) * rows // chunks):
-            matrix, i = row // n, row % n
-            degrees[matrix, i] = v[matrix, i].max()
-    for matrix in range(batch):
-        tops[matrix] = degrees[matrix].max()
-    for chunk in prange(chunks):
-        for row in range(chunk * rows // chunks, (chunk + 1) * rows // chunks):
-            matrix, i = row // n, row % n
-            source, top = v[matrix, i], tops[matrix]
-            total = zero
-            for j in range(n):
-                total += _exp(source[j] - top)
-            degrees[matrix, i] = total
-    for matrix in range(batch):
-        inverses[matrix] = one / degrees[matrix].sum()
-    energies = np.empty((batch, n), v.dtype)
+    _diagonals(gram, norms)
     for chunk in prange(chunks):
         for row in range(chunk * rows // chunks, (chunk + 1) * rows // chunks):
             matrix, i = row // n, row % n
             weights, products, lengths = a[matrix, i], gram[matrix, i], norms[matrix]
-            length, degree, energy = norms[matrix, i], zero, zero
+            length, top, inverse = norms[matrix, i], tops[matrix, i], inverses[matrix, i]
+            energy = v.dtype.type(0)
             for j in range(n):
-                weight = math.exp(v[matrix, i, j] + v[matrix, j, i] - tops[matrix]) * inverses[matrix]
+                weight = math.exp(v[matrix, i, j] + v[matrix, j, i] - top) * inverse
                 weights[j] = weight
-                degree += weight
                 energy += weight * (length + lengths[j] - products[j] - products[j])
-            degrees[matrix, i] = (scale + scale) * degree
             energies[matrix, i] = energy
     _add_up(energies, 0.5, totals)
+
+
+@Kernel
+def pair_gradient(v, tops, inverses, a, gram, norms, totals, scale, gradient, chunks):
+    """``gradient`` ← scale · (A ⊙ D − R · P), with P = exp(V − top) · inverse made on the way."""
+    batch, n, _ = v.shape
+    rows = batch * n
     for chunk in prange(chunks):
         for row in range(chunk * rows // chunks, (chunk + 1) * rows // chunks):
             matrix, i = row // n, row % n
             weights, products, lengths = a[matrix, i], gram[matrix, i], norms[matrix]
             values, target = v[matrix, i], gradient[matrix, i]
-            length, top = norms[matrix, i], tops[matrix]
-            share = v.dtype.type(totals[matrix]) * inverses[matrix]
+            length, top = norms[matrix, i], tops[matrix, i]
+            share = v.dtype.type(totals[matrix]) * inverses[matrix, i]
             for j in range(n):
                 distance = length + lengths[j] - products[j] - products[j]
                 target[j] = scale * (weights[j] * distance - share * _exp(values[j] - top))

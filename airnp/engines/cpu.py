@@ -174,6 +174,7 @@ def gram(x: Array, *, columns: bool = False, out: Array | None = None) -> Array:
     scalar = z.dtype.type
     routines = address("gemm", z.dtype), address("syrk", z.dtype)
     _launch(kernels.symmetric_product, chunks, *routines, *_operand(z), _stack(out), scalar(1), scalar(0))
+    _launch(kernels.mirror, chunks, _stack(out))
     return out
 
 
@@ -226,33 +227,34 @@ def laplacian_terms(
     gradient = None if adam else np.empty(v.shape, v.dtype)
     values, products, stack, scalar = _readable(v), _readable(gram), _stack(a), v.dtype.type
     slopes = stack if gradient is None else _stack(gradient)
-    norms, shifts, pull = np.empty((3, *values.shape[:2]), v.dtype)
+    lines = np.empty((4, *values.shape[:2]), v.dtype)
+    norms, energies, pull = lines[:3]
     energy = np.empty(len(values))
-    chunks = _chunks(v.size)
-    if kind == "product":
+    chunks, half = _chunks(v.size), scalar(0.5 if kind == "row" else 1.0)
+    step: tuple[Any, ...] = (adam, stack, stack, np.zeros(6, v.dtype))
+    if isinstance(update, AdamUpdate):
+        step = (adam, *map(_stack, _moments(update)), _settings(update, v.dtype))
+    if kind == "row":
+        sums = (norms, energies, energy)
         _launch(
-            kernels.pair_graph, chunks, values, products, scalar(weight), stack, slopes, norms, pull, energy
+            kernels.row_graph, chunks, values, products, half, scalar(weight), *step, stack, slopes, *sums
         )
     else:
-        step = (stack, stack, np.zeros(6, v.dtype))
-        if isinstance(update, AdamUpdate):
-            step = (*map(_stack, _moments(update)), _settings(update, v.dtype))
-        scales = (scalar(0.5 if kind == "row" else 1.0), scalar(weight))
-        lines = (norms, shifts, pull)
-        _launch(
-            kernels.softmax_graph,
-            chunks,
-            values,
-            products,
-            kind == "row",
-            *scales,
-            adam,
-            *step,
-            stack,
-            slopes,
-            *lines,
-            energy,
-        )
+        tops, inverses = lines[2:]
+        _launch(kernels.maxima, chunks, values, tops)
+        _launch(kernels.exponentials, chunks, values, tops, kind == "global", stack, inverses)
+        at = (values, tops, inverses)
+        if kind == "global":
+            _launch(kernels.global_energies, chunks, stack, inverses, products, norms, energies, energy)
+            form = (stack, products, norms, energy, scalar(weight), step[0], values, *step[1:])
+            _launch(kernels.global_step, chunks, *form, slopes)
+        else:
+            _launch(kernels.pair_adjacency, chunks, *at, products, stack, norms, energies, energy)
+            form = (stack, products, norms, energy, scalar(weight))
+            _launch(kernels.pair_gradient, chunks, *at, *form, slopes)
+    if kind != "product":
+        _launch(kernels.symmetrize, chunks, stack, half)
+    _launch(kernels.row_sums, chunks, stack, scalar(2 * weight), pull)
     if gradient is not None and update is not None:
         apply_updates([v], [gradient], [update])
         gradient = None
