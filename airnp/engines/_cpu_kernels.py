@@ -193,12 +193,6 @@ def _adam_row(values, mean, square, weights, products, lengths, length, scale, s
         values[j] -= rate * average / (math.sqrt(variance) * root + epsilon)
 
 
-@njit(error_model="numpy")
-def _pair(one, other, top):
-    # Without leave to reassociate: the sum must be the same bits from both sides for A to be symmetric.
-    return (one + other) - top
-
-
 @njit(fastmath=_FASTMATH, error_model="numpy")
 def _diagonals(gram, norms):
     for matrix in range(gram.shape[0]):
@@ -463,7 +457,7 @@ def pair_adjacency(v, tops, inverses, gram, a, norms, energies, totals, chunks):
             length, top, inverse = norms[matrix, i], tops[matrix, i], inverses[matrix, i]
             energy = v.dtype.type(0)
             for j in range(n):
-                weight = math.exp(_pair(v[matrix, i, j], v[matrix, j, i], top)) * inverse
+                weight = math.exp(v[matrix, i, j] + v[matrix, j, i] - top) * inverse
                 weights[j] = weight
                 energy += weight * (length + lengths[j] - products[j] - products[j])
             energies[matrix, i] = energy

@@ -252,8 +252,8 @@ def laplacian_terms(
             _launch(kernels.pair_adjacency, chunks, *at, products, stack, norms, energies, energy)
             form = (stack, products, norms, energy, scalar(weight))
             _launch(kernels.pair_gradient, chunks, *at, *form, slopes)
-    if kind != "product":
-        _launch(kernels.symmetrize, chunks, stack, half)
+    # For "product" this only makes the last bits of both sides equal.
+    _launch(kernels.symmetrize, chunks, stack, scalar(0.5) if kind == "product" else half)
     _launch(kernels.row_sums, chunks, stack, scalar(2 * weight), pull)
     if gradient is not None and update is not None:
         apply_updates([v], [gradient], [update])
