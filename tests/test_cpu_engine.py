@@ -151,6 +151,23 @@ def test_parallel_gram_matrices(k, d, chunks, seed):
         np.testing.assert_allclose(out, z @ np.swapaxes(z, -1, -2), atol=1e-12)
 
 
+@pytest.mark.parametrize("stride", [1, 2])
+def test_a_step_that_copies_is_not_replayed_on_its_old_copy(stride):
+    """A strided operand is copied for the kernel; a record of that call would see the first copy forever."""
+    base = np.zeros((4, 6))
+
+    def step(updates):
+        base[...] += 1
+        return [
+            cpu.residual(base[:, ::stride], np.zeros((4, 6 // stride)), np.ones((4, 6 // stride)), scale=2.0)[
+                0
+            ]
+        ]
+
+    recorded = cpu.prepare(list, step, replayable=stride == 2, threads=1)(3)
+    np.testing.assert_allclose(recorded[:, 0], base[:, ::stride].size * np.array([1.0, 4.0, 9.0]))
+
+
 def test_a_kernel_has_one_parallel_loop():
     """Numba fuses neighbouring ones, and a thread would then read what another has not written yet."""
     found = [item for item in vars(_cpu_kernels).values() if isinstance(item, _cpu_kernels.Kernel)]

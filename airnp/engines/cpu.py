@@ -37,7 +37,6 @@ _SMALL = 4096
 _SMALL_PRODUCT = 500_000
 """Multiplications below which the same holds for a product."""
 
-
 _SMALL_GRAM = 400
 """Nodes below which several threads gain nothing from the symmetry of a Gram matrix."""
 
@@ -53,6 +52,7 @@ class _Tape:
     def __init__(self, updates: Sequence[Update]) -> None:
         self.calls: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []
         self.values: Sequence[Array] = ()
+        self.is_whole = True
         self._updates = updates
         self._settings: list[tuple[int, Array]] = []
 
@@ -102,9 +102,20 @@ def _stack(a: Array) -> Array:
     return a[None] if a.ndim == 2 else a.reshape(-1, a.shape[-2], a.shape[-1])
 
 
+def _copied(a: Array) -> Array:
+    """Return a C-contiguous copy; a record of this iteration would use the old one, so it is not whole."""
+    if _local.tape is not None:
+        _local.tape.is_whole = False
+    return np.array(a, order="C")
+
+
+def _contiguous(a: Array) -> Array:
+    return a if a.flags.c_contiguous else _copied(a)
+
+
 def _readable(a: Array) -> Array:
     """Return ``a`` as a C-contiguous stack; copies only what is not contiguous."""
-    return _stack(a if a.flags.c_contiguous else np.ascontiguousarray(a))
+    return _stack(_contiguous(a))
 
 
 def _operand(a: Array) -> tuple[Array, bool]:
@@ -119,7 +130,7 @@ def _operand(a: Array) -> tuple[Array, bool]:
 
 def _writable(a: Array) -> Array:
     """Return ``a`` if a kernel can write to it in place, else a C-contiguous copy."""
-    return a if a.flags.c_contiguous and a.flags.writeable else np.array(a, order="C")
+    return a if a.flags.c_contiguous and a.flags.writeable else _copied(a)
 
 
 def _multiply(chunks: int, c: Array, a: Array, b: Array, alpha: float, beta: float) -> Array:
@@ -316,7 +327,7 @@ def fixed_laplacian(
     When ``z`` is the transpose of a C-contiguous matrix x, all is done on x, whose columns are the nodes.
     """
     turned = not z.flags.c_contiguous and z.swapaxes(-1, -2).flags.c_contiguous
-    x, target = (z.swapaxes(-1, -2), g.swapaxes(-1, -2)) if turned else (np.ascontiguousarray(z), g)
+    x, target = (z.swapaxes(-1, -2), g.swapaxes(-1, -2)) if turned else (_contiguous(z), g)
     target = _writable(target)
     current, slopes = _stack(x), _stack(target)
     values = np.empty(current.shape[:2], z.dtype)
@@ -371,7 +382,7 @@ def apply_updates(params: Sequence[Array], grads: Sequence[Array], updates: Sequ
     moved = []
     for param, grad, update in zip(params, grads, updates, strict=True):
         target, chunks = _writable(param), _chunks(param.size)
-        flat = (target.reshape(-1), np.ascontiguousarray(grad).reshape(-1))
+        flat = (target.reshape(-1), _contiguous(grad).reshape(-1))
         if isinstance(update, AdamUpdate):
             moments = (moment.reshape(-1) for moment in _moments(update))
             _launch(kernels.adam, chunks, *flat, *moments, _settings(update, target.dtype))
@@ -425,7 +436,7 @@ def prepare(begin: Begin, step: Step, *, replayable: bool = False, threads: int 
             recorded.values = step(updates)
         finally:
             _local.tape = None
-        tape = recorded
+        tape = recorded if recorded.is_whole else None
         return recorded.values
 
     def run(iterations: int) -> npt.NDArray[np.float64]:
