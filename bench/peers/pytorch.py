@@ -46,25 +46,17 @@ class Model(torch.nn.Module):
 def eager(problem: Problem) -> Callable[[int], float]:
     """Return a function that makes so many iterations and gives the last loss."""
     model = Model(problem)
-    optimizer = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE)
-
-    def run(iterations: int) -> float:
-        for _ in range(iterations):
-            optimizer.zero_grad(set_to_none=True)
-            loss = model()
-            loss.backward()
-            optimizer.step()
-        return float(loss.detach())
-
-    return run
+    return _loop(model, torch.optim.Adam(model.parameters(), lr=LEARNING_RATE))
 
 
 def compiled(problem: Problem) -> Callable[[int], float]:
     """The same under ``torch.compile``, with the fused Adam."""
     model = Model(problem)
     optimizer = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE, fused=True)
-    loss_of = torch.compile(model)
+    return _loop(torch.compile(model), optimizer)
 
+
+def _loop(loss_of: Callable[[], torch.Tensor], optimizer: torch.optim.Optimizer) -> Callable[[int], float]:
     def run(iterations: int) -> float:
         for _ in range(iterations):
             optimizer.zero_grad(set_to_none=True)
