@@ -15,12 +15,11 @@ from types import FunctionType
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba import njit, prange, types
+from numba import njit, prange
 from numba.core import event
-from numba.extending import intrinsic, overload
 
 from airnp.engines._blas import gemm, syrk
+from airnp.engines._vector import exp, lanes, maximum, mirror_tile, symmetrize_tile
 
 _FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
 _TILE = 32
@@ -90,74 +89,6 @@ def _compiled(function: Callable[..., Any], *, parallel: bool) -> Any:
         return njit(cache=True, **options)(function)
     except RuntimeError:
         return njit(**options)(function)
-
-
-@intrinsic
-def _float_of_bits(typingctx, bits):
-    """Return the float whose bits an int32 or int64 holds."""
-    narrow = bits == types.int32
-
-    def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return builder.bitcast(args[0], ir.FloatType() if narrow else ir.DoubleType())
-
-    return (types.float32 if narrow else types.float64)(bits), emit
-
-
-def _exp(x: Any) -> Any:
-    """Return exp(x) for x ≤ 0, in a form that vectorises; numba's own calls a scalar routine."""
-    raise NotImplementedError("for compiled code only")
-
-
-@overload(_exp, jit_options={"error_model": "numpy"})
-def _exp_overload(x):
-    return _exp32 if x == types.float32 else _exp64
-
-
-def _exp32(x):
-    # x = k ln 2 + r with |r| ≤ ln 2 / 2; ln 2 in two parts, the first exact in few bits.
-    x = max(x, np.float32(-87.0))
-    k = np.int32(x * np.float32(1.4426950408889634) - np.float32(0.5))
-    r = x - np.float32(k) * np.float32(0.693359375)
-    r -= np.float32(k) * np.float32(-2.12194440e-4)
-    y = np.float32(1 / 5040)
-    y = y * r + np.float32(1 / 720)
-    y = y * r + np.float32(1 / 120)
-    y = y * r + np.float32(1 / 24)
-    y = y * r + np.float32(1 / 6)
-    y = y * r + np.float32(0.5)
-    y = y * r + np.float32(1)
-    y = y * r + np.float32(1)
-    return y * _float_of_bits(np.int32((k + np.int32(127)) << np.int32(23)))
-
-
-def _exp64(x):
-    x = max(x, -708.0)
-    k = np.int64(np.int32(x * 1.4426950408889634 - 0.5))
-    r = x - k * 0.693147180369123816490
-    r -= k * 1.90821492927058770002e-10
-    y = 1 / 6227020800
-    y = y * r + 1 / 479001600
-    y = y * r + 1 / 39916800
-    y = y * r + 1 / 3628800
-    y = y * r + 1 / 362880
-    y = y * r + 1 / 40320
-    y = y * r + 1 / 5040
-    y = y * r + 1 / 720
-    y = y * r + 1 / 120
-    y = y * r + 1 / 24
-    y = y * r + 1 / 6
-    y = y * r + 0.5
-    y = y * r + 1.0
-    y = y * r + 1.0
-    return y * _float_of_bits((k + np.int64(1023)) << np.int64(52))
-
-
-@njit(fastmath=_FASTMATH, error_model="numpy")
-def _maximum(values):
-    top = values[0]
-    for j in range(values.size):
-        top = max(top, values[j])
-    return top
 
 
 @njit(fastmath=_FASTMATH, error_model="numpy")
@@ -293,20 +224,33 @@ def symmetric_product(gemm_routine, syrk_routine, z, transposed, k, one, zero, c
                 )
 
 
+@njit(fastmath=_FASTMATH, error_model="numpy")
+def _mirror_block(k, like, top, bottom, left, right):
+    """k[j, i] ← k[i, j] for the entries below the diagonal of a block of rows and columns."""
+    side, n, size = lanes(k.itemsize), k.shape[1], k.itemsize
+    data = np.int64(k.ctypes.data)
+    for i in range(top, bottom, side):
+        for j in range(left, min(right, i + side), side):
+            if j + side <= i and i + side <= bottom and j + side <= right:
+                mirror_tile(data + (i * n + j) * size, data + (j * n + i) * size, n, like)
+            else:
+                for row in range(i, min(i + side, bottom)):
+                    for column in range(j, min(j + side, right, row)):
+                        k[column, row] = k[row, column]
+
+
 @Kernel
 def mirror(k, chunks):
     """The upper triangles of K from its lower ones."""
     batch, n, _ = k.shape
     tiles = (n + _TILE - 1) // _TILE
+    like = k.dtype.type(0)
     for chunk in prange(chunks):
         # Every so many columns of tiles: they get shorter from left to right.
         for tile in range(chunk, batch * tiles, chunks):
-            matrix, first = tile // tiles, (tile % tiles) * _TILE
-            last = min(first + _TILE, n)
-            for start in range(first, n, _TILE):
-                for i in range(start, min(start + _TILE, n)):
-                    for j in range(first, min(last, i)):
-                        k[matrix, j, i] = k[matrix, i, j]
+            matrix, left = tile // tiles, (tile % tiles) * _TILE
+            for top in range(left, n, _TILE):
+                _mirror_block(k[matrix], like, top, min(top + _TILE, n), left, min(left + _TILE, n))
 
 
 @Kernel
@@ -328,10 +272,10 @@ def row_graph(
         for row in range(chunk * rows // chunks, (chunk + 1) * rows // chunks):
             matrix, i = row // n, row % n
             source, weights, products = v[matrix, i], p[matrix, i], gram[matrix, i]
-            top = _maximum(source)
+            top = maximum(source)
             total = zero
             for j in range(n):
-                value = _exp(source[j] - top)
+                value = exp(source[j] - top)
                 weights[j] = value
                 total += value
             energy = _normalized(weights, one / total, products, norms[matrix], i)
@@ -353,7 +297,7 @@ def maxima(v, tops, chunks):
     for chunk in prange(chunks):
         for row in range(chunk * rows // chunks, (chunk + 1) * rows // chunks):
             matrix, i = row // n, row % n
-            tops[matrix, i] = _maximum(v[matrix, i])
+            tops[matrix, i] = maximum(v[matrix, i])
     for matrix in range(batch):
         tops[matrix, :] = tops[matrix].max()
 
@@ -370,7 +314,7 @@ def exponentials(v, tops, keep, p, inverses, chunks):
             source, weights, top = v[matrix, i], p[matrix, i], tops[matrix, i]
             total = v.dtype.type(0)
             for j in range(n):
-                value = _exp(source[j] - top)
+                value = exp(source[j] - top)
                 total += value
                 if keep:
                     weights[j] = value
@@ -411,6 +355,23 @@ def global_step(p, gram, norms, totals, scale, adjust, v, first, second, setting
                 _gradient_row(gradient[matrix, i], weights, products, norms[matrix], length, scale)
 
 
+@njit(fastmath=_FASTMATH, error_model="numpy")
+def _symmetrize_block(p, half, top, bottom, left, right):
+    """P ← half · (P + Pᵀ) for a block of rows and columns on or below the diagonal, and its mirror image."""
+    side, n, size = lanes(p.itemsize), p.shape[1], p.itemsize
+    data = np.int64(p.ctypes.data)
+    for i in range(top, bottom, side):
+        for j in range(left, min(right, i + side), side):
+            if i + side <= bottom and j + side <= right:
+                symmetrize_tile(data + (i * n + j) * size, data + (j * n + i) * size, n, half)
+            else:
+                for row in range(i, min(i + side, bottom)):
+                    for column in range(j, min(j + side, right, row + 1)):
+                        mean = half * (p[row, column] + p[column, row])
+                        p[row, column] = mean
+                        p[column, row] = mean
+
+
 @Kernel
 def symmetrize(p, half, chunks):
     """P ← half · (P + Pᵀ)."""
@@ -420,13 +381,8 @@ def symmetrize(p, half, chunks):
         # Every so many columns of tiles, each from its diagonal downwards: no two touch the same pair.
         for tile in range(chunk, batch * tiles, chunks):
             matrix, left = tile // tiles, (tile % tiles) * _TILE
-            right = min(left + _TILE, n)
-            for start in range(left, n, _TILE):
-                for i in range(start, min(start + _TILE, n)):
-                    for j in range(left, min(right, i + 1)):
-                        mean = half * (p[matrix, i, j] + p[matrix, j, i])
-                        p[matrix, i, j] = mean
-                        p[matrix, j, i] = mean
+            for top in range(left, n, _TILE):
+                _symmetrize_block(p[matrix], half, top, min(top + _TILE, n), left, min(left + _TILE, n))
 
 
 @Kernel
@@ -478,7 +434,7 @@ def pair_gradient(v, tops, inverses, a, gram, norms, totals, scale, gradient, ch
             share = v.dtype.type(totals[matrix]) * inverses[matrix, i]
             for j in range(n):
                 distance = length + lengths[j] - products[j] - products[j]
-                target[j] = scale * (weights[j] * distance - share * _exp(values[j] - top))
+                target[j] = scale * (weights[j] * distance - share * exp(values[j] - top))
 
 
 @Kernel
