@@ -12,15 +12,19 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
+import distributed
+import joblib
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from numba import njit
 from scipy import sparse
 
 import airnp
 from airnp import AdaptiveLaplacian, Blocks, DirichletEnergy, FixedLaplacian, TotalVariation
-from airnp.engines import _cpu_kernels, cpu, reference, threads
+from airnp.engines import _cpu_kernels, _vector, cpu, reference, threads
 from airnp.training import Training
 from tests.strategies import ADJACENCIES, seeds
 
@@ -126,6 +130,38 @@ def test_the_exponential(x, dtype):
     found = cpu.laplacian_terms("row", v, np.zeros((2, 2), dtype), weight=1.0).adjacency[0, 1]
     expected = reference.laplacian_terms("row", v, np.zeros((2, 2), dtype), weight=1.0).adjacency[0, 1]
     assert found == pytest.approx(expected, rel=1e-6 if dtype is np.float32 else 1e-14)
+
+
+@given(
+    hnp.arrays(
+        st.sampled_from([np.float32, np.float64]),
+        st.integers(1, 40),
+        elements=st.floats(width=32, allow_nan=False),
+    )
+)
+def test_the_maximum(values):
+    assert line_maximum(values) == values.max()
+
+
+@njit
+def line_maximum(values):
+    return _vector.maximum(values)
+
+
+def test_the_maximum_with_nan_is_nan():
+    assert np.isnan(line_maximum(np.array([1.0, np.nan, np.inf, 2.0])))
+
+
+@given(st.integers(1, 70), st.integers(1, 3), st.sampled_from([np.float32, np.float64]), seeds)
+@settings(max_examples=60)
+def test_symmetric_parts_and_mirror_images(n, chunks, dtype, seed):
+    """Tiles in registers, and what is left at the edges."""
+    p = np.random.default_rng(seed).standard_normal((2, n, n)).astype(dtype)
+    whole, lower = p.copy(), p.copy()
+    _cpu_kernels.symmetrize.build(chunks)(whole, dtype(0.5), chunks)
+    np.testing.assert_array_equal(whole, dtype(0.5) * (p + p.swapaxes(1, 2)))
+    _cpu_kernels.mirror.build(chunks)(lower, chunks)
+    np.testing.assert_array_equal(lower, np.tril(p) + np.tril(p, -1).swapaxes(1, 2))
 
 
 @pytest.mark.parametrize("kind", ADJACENCIES)
@@ -267,6 +303,25 @@ def test_fits_in_child_processes_after_a_parallel_fit(method, monkeypatch):
     with ProcessPoolExecutor(1, mp_context=get_context(method)) as executor:
         found = executor.submit(one_fit, 0).result(timeout=120)
     np.testing.assert_allclose(found, expected, rtol=1e-10)
+
+
+def test_fits_in_joblib_workers():
+    """Workers are separate processes here, each told to use one thread."""
+    expected = [one_fit(seed) for seed in range(2)]
+    found = joblib.Parallel(n_jobs=2)(joblib.delayed(one_fit)(seed) for seed in range(2))
+    for answer, wanted in zip(found, expected, strict=True):
+        np.testing.assert_allclose(answer, wanted, rtol=1e-10)
+
+
+def test_fits_in_the_threads_of_a_dask_worker(monkeypatch):
+    monkeypatch.setattr(cpu, "_SMALL", 1)
+    monkeypatch.setattr(cpu, "_SMALL_PRODUCT", 1)
+    expected = [one_fit(seed) for seed in range(4)]
+    cluster = {"n_workers": 1, "threads_per_worker": 2, "processes": False, "dashboard_address": None}
+    with distributed.Client(**cluster) as client:
+        found = client.gather(client.map(one_fit, range(4)))
+    for answer, wanted in zip(found, expected, strict=True):
+        np.testing.assert_allclose(answer, wanted, rtol=1e-10)
 
 
 def run_python(code: str, **environment: str) -> subprocess.CompletedProcess:

@@ -30,6 +30,7 @@ from airnp.engines.contract import (
     Update,
     VariationKind,
 )
+from airnp.engines.pace import Pace
 
 _SMALL = 4096
 """Entries below which cutting work into chunks costs more than it gives."""
@@ -37,8 +38,8 @@ _SMALL = 4096
 _SMALL_PRODUCT = 500_000
 """Multiplications below which the same holds for a product."""
 
-_SMALL_GRAM = 400
-"""Nodes below which several threads gain nothing from the symmetry of a Gram matrix."""
+_SMALL_GRAM = 160, 400
+"""Nodes below which one thread, or several, gain nothing from the symmetry of a Gram matrix."""
 
 
 class _Tape:
@@ -177,11 +178,11 @@ def gram(x: Array, *, columns: bool = False, out: Array | None = None) -> Array:
     if out is None:
         out = np.empty((*z.shape[:-1], z.shape[-2]), z.dtype)
     chunks = _chunks(out.size * z.shape[-1], _SMALL_PRODUCT)
+    if z.shape[-2] < _SMALL_GRAM[chunks > 1]:
+        return _multiply(chunks, out, z, z.swapaxes(-1, -2), 1.0, 0.0)
     if chunks == 1:
         # NumPy sees that both operands are one matrix and does half the work.
         return _matmul(z, z.swapaxes(-1, -2), out)
-    if z.shape[-2] < _SMALL_GRAM:
-        return _multiply(chunks, out, z, z.swapaxes(-1, -2), 1.0, 0.0)
     scalar = z.dtype.type
     routines = address("gemm", z.dtype), address("syrk", z.dtype)
     _launch(kernels.symmetric_product, chunks, *routines, *_operand(z), _stack(out), scalar(1), scalar(0))
@@ -418,10 +419,12 @@ def memory(like: Array) -> Memory:
 def prepare(begin: Begin, step: Step, *, replayable: bool = False, threads: int | None = None) -> Run:
     """Return a function that makes so many iterations and brings back what they recorded.
 
-    The first iteration of a replayable step is recorded, and the others play the record.
+    The first iteration of a replayable step is recorded, and the others play the record, with one thread
+    where that is quicker.
     """
     count = pool.checked_threads(threads)
     tape: _Tape | None = None
+    pace: Pace | None = None
 
     def iteration() -> Sequence[Array]:
         nonlocal tape
@@ -439,8 +442,17 @@ def prepare(begin: Begin, step: Step, *, replayable: bool = False, threads: int 
         tape = recorded if recorded.is_whole else None
         return recorded.values
 
+    def paced() -> Sequence[Array]:
+        # The iteration that is recorded may compile: its time says nothing.
+        return iteration() if tape is None or pace is None else pace.run(iteration)
+
     def run(iterations: int) -> npt.NDArray[np.float64]:
-        with pool.using(count):
-            return np.asarray([np.array(iteration()) for _ in range(iterations)], dtype=np.float64)
+        nonlocal pace
+        with pool.using(count) as several:
+            if pace is not None:
+                pace.resume()
+            elif several > 1:
+                pace = Pace(several, pool.let_work)
+            return np.asarray([np.array(paced()) for _ in range(iterations)], dtype=np.float64)
 
     return run

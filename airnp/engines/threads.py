@@ -64,18 +64,28 @@ def _controller() -> Any:
     return ThreadpoolController()
 
 
+def let_work(threads: int) -> None:
+    """Let so many threads of the pool carry out the chunks of the operations that follow."""
+    from numba import set_num_threads
+
+    set_num_threads(threads)
+
+
 @contextmanager
-def using(threads: int) -> Iterator[None]:
-    """Let the operations of this Python thread use so many threads, and BLAS none of its own."""
-    from numba import config, set_num_threads
+def using(threads: int) -> Iterator[int]:
+    """Let the operations of this Python thread use so many threads, and BLAS none of its own.
+
+    Gives the number that there really is: one in a forked process, and never more than numba's pool has.
+    """
+    from numba import config
 
     threads = 1 if _forked else min(threads, int(getattr(config, "NUMBA_NUM_THREADS", 1)))
     before = current_threads()
     with _controller().limit(limits=1, user_api="blas"):
         if threads > 1:
-            set_num_threads(threads)
+            let_work(threads)
         _current.count = threads
         try:
-            yield
+            yield threads
         finally:
             _current.count = before
