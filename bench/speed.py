@@ -1,11 +1,14 @@
 """How fast is an iteration? Against PyTorch, JAX and the floor of its own matrix products, in one run.
 
-    python -m bench.speed                 # peers, cases, growth, load; about 15 minutes
+    python -m bench.speed                 # peers, cases, growth, load, start; about 20 minutes
     python -m bench.speed --quick         # peers only, fewer repeats
     python -m bench.speed --sections peers growth --threads 1
 
 Ratios are medians over interleaved rounds of one process; each number of threads has its own process,
 pinned to so many processors. Before timing, every program must follow the same trajectory.
+
+PyTorch and JAX are measured in two forms of the Dirichlet energy: tr(Zᵀ L Z) as it is printed, and through
+the Gram matrix Z Zᵀ, which saves automatic differentiation half of the products of the graphs.
 """
 
 from __future__ import annotations
@@ -16,12 +19,13 @@ import os
 import platform
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 from bench.timing import in_pinned_process, interleaved, markdown
 
 RESULTS = Path(__file__).parent / "results"
-SECTIONS = ("peers", "cases", "growth", "load")
+SECTIONS = ("peers", "cases", "growth", "load", "start")
 METHODS = ("DMF", "RDMF", "AIR")
 
 
@@ -43,6 +47,7 @@ def peer_runners(method: str, m: int, depth: int, dtype: str, threads: int) -> d
     from bench.peers.problem import make_problem
 
     problem = make_problem(method, m, depth, dtype)
+    forms = {"trace": "", "gram": ", Gram"} if method == "AIR" else {"trace": ""}
     runners = {
         "airnp": engine(problem, "cpu", threads),
         "airnp reference": engine(problem, "reference", threads),
@@ -53,8 +58,9 @@ def peer_runners(method: str, m: int, depth: int, dtype: str, threads: int) -> d
         from bench.peers import pytorch
 
         torch.set_num_threads(threads)
-        runners["torch eager"] = pytorch.eager(problem)
-        runners["torch.compile"] = pytorch.compiled(problem)
+        for form, note in forms.items():
+            runners["torch eager" + note] = pytorch.eager(problem, form)
+            runners["torch.compile" + note] = pytorch.compiled(problem, form)
     except ImportError:
         print("PyTorch is not installed; pip install 'airnp[bench]' for the peers")
     try:
@@ -63,7 +69,8 @@ def peer_runners(method: str, m: int, depth: int, dtype: str, threads: int) -> d
         from bench.peers.jax_jit import jitted
 
         jax.config.update("jax_enable_x64", dtype == "float64")
-        runners["jax.jit"] = jitted(problem)
+        for form, note in forms.items():
+            runners["jax.jit" + note] = jitted(problem, form)
     except ImportError:
         print("JAX is not installed; pip install 'airnp[bench]' for the peers")
     return runners
@@ -239,10 +246,36 @@ def load(threads: int, quick: bool) -> list[dict]:
     return rows
 
 
+def start(threads: int, quick: bool) -> list[dict]:
+    """Seconds that a new process needs to import airnp and to make a first small fit."""
+    code = (
+        "import time; start = time.perf_counter(); import airnp; imported = time.perf_counter();"
+        "import numpy as np;"
+        "airnp.fit(np.eye(30) + 1, max_iter=3, stop=None, seed=0);"
+        "print(imported - start, time.perf_counter() - imported)"
+    )
+    rows = []
+    with tempfile.TemporaryDirectory() as cache:
+        for process in ("first fit, compiling", "first fit, from the cache"):
+            done = subprocess.run(
+                [sys.executable, "-c", code],
+                capture_output=True,
+                text=True,
+                check=True,
+                env={**os.environ, "NUMBA_CACHE_DIR": cache},
+            )
+            imported, fitted = map(float, done.stdout.split())
+            rows.append({"section": "start", "process": process, "threads": threads, "seconds": fitted})
+            print(f"  import airnp {imported:.2f} s, {process} {fitted:.2f} s", flush=True)
+    rows.append({"section": "start", "process": "import airnp", "threads": threads, "seconds": imported})
+    return rows
+
+
 def report(rows: list[dict]) -> str:
     """Return all rows as Markdown tables."""
     parts = []
-    names = ["airnp reference", "torch eager", "torch.compile", "jax.jit"]
+    programs = ["torch eager", "torch.compile", "jax.jit"]
+    names = ["airnp reference", *programs, *(f"{name}, Gram" for name in programs)]
     table = [
         [
             row["method"],
@@ -258,10 +291,11 @@ def report(rows: list[dict]) -> str:
         parts.append(markdown(header, table))
         ratios = [row for row in rows if row.get("method") == "AIR/DMF"]
         parts.append("\n".join(f"AIR/DMF at {row['threads']} threads: {row['ratio']:.2f}" for row in ratios))
-    for section, column in (("cases", "case"), ("growth", "m"), ("load", "program")):
+    values = {"load": "slowdown", "start": "seconds"}
+    for section, column in (("cases", "case"), ("growth", "m"), ("load", "program"), ("start", "process")):
         found = [row for row in rows if row["section"] == section]
         if found:
-            value = "slowdown" if section == "load" else "airnp/floor"
+            value = values.get(section, "airnp/floor")
             body = [[row[column], row["threads"], f"{row[value]:.2f}"] for row in found]
             parts.append(markdown([column, "threads", value], body))
     return "\n\n".join(parts)

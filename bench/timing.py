@@ -15,6 +15,10 @@ Runner = Callable[[int], object]
 """Makes so many iterations."""
 
 
+_REST = 0.1
+"""Seconds of silence before each measurement."""
+
+
 @dataclass(frozen=True)
 class Timings:
     """Seconds per iteration of each runner, one column per round."""
@@ -33,8 +37,8 @@ class Timings:
 def interleaved(runners: Mapping[str, Runner], *, rounds: int = 9, seconds: float = 0.25) -> Timings:
     """Time all runners in turn, in every round in another order.
 
-    Each runs for about ``seconds`` a round, after two iterations that are not counted: they wake its
-    thread pool and put the others' to sleep.
+    Each runs for about ``seconds`` a round. Before that comes a rest, in which the others' threads fall
+    asleep (they spin for a while after their last work), and some iterations that are not counted.
     """
     counts = {}
     for name, run in runners.items():
@@ -48,7 +52,8 @@ def interleaved(runners: Mapping[str, Runner], *, rounds: int = 9, seconds: floa
     for _ in range(rounds):
         for position in order.permutation(len(names)):
             name = names[position]
-            runners[name](2)
+            time.sleep(_REST)
+            runners[name](max(2, counts[name] // 5))
             start = time.perf_counter()
             runners[name](counts[name])
             times[name].append((time.perf_counter() - start) / counts[name])

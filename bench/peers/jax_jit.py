@@ -11,7 +11,20 @@ import jax.numpy as jnp
 from bench.peers.problem import EPSILON, LEARNING_RATE, Problem
 
 
-def _loss(params, values, mask, problem: Problem):
+def _trace_energy(a, z):
+    """tr(Zᵀ L Z), as the formula is printed."""
+    return jnp.trace(z.T @ (jnp.diag(a.sum(axis=1)) - a) @ z)
+
+
+def _gram_energy(a, z):
+    """The same as Σ deg |z|² − Σ A (Z Zᵀ): fewer products."""
+    return jnp.sum(a.sum(axis=1) * jnp.sum(z * z, axis=1)) - jnp.sum(a * (z @ z.T))
+
+
+ENERGIES = {"trace": _trace_energy, "gram": _gram_energy}
+
+
+def _loss(params, values, mask, problem: Problem, form: str):
     x = params[0]
     for factor in params[1 : problem.depth]:
         x = factor @ x
@@ -19,23 +32,21 @@ def _loss(params, values, mask, problem: Problem):
     if problem.method == "AIR":
         for z, v in ((x, params[problem.depth]), (x.T, params[problem.depth + 1])):
             p = jax.nn.softmax(v, axis=1)
-            a = (p + p.T) / 2
-            energy = jnp.sum(a.sum(axis=1) * jnp.sum(z * z, axis=1)) - jnp.sum(a * (z @ z.T))
-            loss = loss + problem.weight * energy
+            loss = loss + problem.weight * ENERGIES[form]((p + p.T) / 2, z)
     elif problem.method == "RDMF":
         for d in (x[1:] - x[:-1], x[:, 1:] - x[:, :-1]):
             loss = loss + problem.weight * jnp.sum(jnp.sqrt(d * d + EPSILON**2) - EPSILON)
     return loss
 
 
-def jitted(problem: Problem) -> Callable[[int], float]:
+def jitted(problem: Problem, form: str = "trace") -> Callable[[int], float]:
     """Return a function that makes so many iterations and gives the last loss."""
     values = jnp.asarray(problem.values)
     mask = jnp.asarray(problem.mask, dtype=values.dtype)
 
     @partial(jax.jit, donate_argnums=(0, 1, 2))
     def step(params, first, second, count):
-        loss, grads = jax.value_and_grad(_loss)(params, values, mask, problem)
+        loss, grads = jax.value_and_grad(_loss)(params, values, mask, problem, form)
         count = count + 1
         first = [m + 0.1 * (g - m) for m, g in zip(first, grads, strict=True)]
         second = [0.999 * v + 0.001 * g * g for v, g in zip(second, grads, strict=True)]
