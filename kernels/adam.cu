@@ -1,29 +1,58 @@
-// One Adam step over one flat array, in place.
+// The step of all parameters in one launch.
 //
-//     first  <- beta1 * first  + (1 - beta1) * g
-//     second <- beta2 * second + (1 - beta2) * g * g
-//     p      <- p - rate * first / (sqrt(second) / root + eps)
-//
-// with rate = learning_rate / (1 - beta1^t) and root = sqrt(1 - beta2^t) at step t = 1, 2, ...
-// This is the arithmetic of PyTorch: eps is added after the bias correction. This model starts with gradients
-// near 5e-7, where an eps inside the correction would shrink the first steps noticeably.
-//
-// The caller computes rate, root, 1 - beta1 and 1 - beta2 in double and rounds them once to T: 1 - beta2 taken in
-// float from a rounded 0.999f would be wrong in the fifth digit.
-//
-// The loop strides over the whole grid with 64-bit indices, so every one-dimensional launch shape is right,
-// including one with fewer threads than entries or more. No entry is read by two threads: no barrier is needed.
+// `tensors` is a table of 64-bit words on the device, six for each tensor:
+//     address of p, address of g, address of first, address of second, size, offset of its numbers in a row
+// `numbers` (capacity, width) has the scalars of many iterations, computed by the host in double and rounded
+// once; `cursor` names the current row. So nothing comes from the host in an iteration, and a CUDA graph can
+// be replayed.
 
+enum : int { WORDS = 6 };
+
+template <typename P>
+__device__ __forceinline__ P* pointer(long long address) {
+    return reinterpret_cast<P*>(address);
+}
+
+// p, first, second <- Adam's step by g.
+// Launch: block 256; grid x = min(ceil(largest size / 256), 4096), y = min(count, 65535).
 template <typename T>
-__global__ void adam(T* __restrict__ p, T* __restrict__ first, T* __restrict__ second, const T* __restrict__ g,
-                     long long size, T beta1, T one_minus_beta1, T beta2, T one_minus_beta2, T rate, T root, T eps) {
-    const long long stride = static_cast<long long>(gridDim.x) * blockDim.x;
-    for (long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x; i < size; i += stride) {
-        const T gradient = g[i];
-        const T m = beta1 * first[i] + one_minus_beta1 * gradient;
-        const T v = beta2 * second[i] + one_minus_beta2 * gradient * gradient;
-        first[i] = m;
-        second[i] = v;
-        p[i] -= rate * m / (sqrt(v) / root + eps);
+__global__ void __launch_bounds__(THREADS, RESIDENT)
+adam(const long long* __restrict__ tensors, int count, const T* __restrict__ numbers,
+     const int* __restrict__ cursor, int width) {
+    const long long stride = static_cast<long long>(gridDim.x) * THREADS;
+    const long long start = static_cast<long long>(blockIdx.x) * THREADS + threadIdx.x;
+    for (long long tensor = blockIdx.y; tensor < count; tensor += gridDim.y) {
+        const long long* words = tensors + tensor * WORDS;
+        T* __restrict__ p = pointer<T>(words[0]);
+        const T* __restrict__ g = pointer<const T>(words[1]);
+        T* __restrict__ first = pointer<T>(words[2]);
+        T* __restrict__ second = pointer<T>(words[3]);
+        const long long size = words[4];
+        const Adam<T> rule = Adam<T>::from(current_numbers(numbers, cursor, width, words[5]));
+#pragma unroll 1
+        for (long long i = start; i < size; i += stride) {
+            p[i] = rule.moved(p[i], g[i], first + i, second + i);
+        }
+    }
+}
+
+// p <- p - rate * g, with one number for each tensor; the words of first and second are not used.
+// Launch: as adam.
+template <typename T>
+__global__ void __launch_bounds__(THREADS, RESIDENT)
+descend(const long long* __restrict__ tensors, int count, const T* __restrict__ numbers,
+        const int* __restrict__ cursor, int width) {
+    const long long stride = static_cast<long long>(gridDim.x) * THREADS;
+    const long long start = static_cast<long long>(blockIdx.x) * THREADS + threadIdx.x;
+    for (long long tensor = blockIdx.y; tensor < count; tensor += gridDim.y) {
+        const long long* words = tensors + tensor * WORDS;
+        T* __restrict__ p = pointer<T>(words[0]);
+        const T* __restrict__ g = pointer<const T>(words[1]);
+        const long long size = words[4];
+        const T rate = *current_numbers(numbers, cursor, width, words[5]);
+#pragma unroll 1
+        for (long long i = start; i < size; i += stride) {
+            p[i] -= rate * g[i];
+        }
     }
 }
