@@ -7,6 +7,7 @@ already did, by handing over one of their arrays or the module itself.
 from __future__ import annotations
 
 import importlib
+from contextlib import AbstractContextManager, nullcontext
 from types import ModuleType
 from typing import Any, TypeAlias
 
@@ -112,6 +113,26 @@ def from_numpy(values: npt.ArrayLike, xp: Namespace, device: Any, dtype: str) ->
     """Return an array of ``xp`` on ``device`` with a copy of NumPy ``values`` in dtype ``dtype``."""
     host = np.array(values, dtype=dtype, order="C")
     return xp.asarray(host, dtype=getattr(xp, dtype), device=device)
+
+
+def named_device(xp: Namespace, device: Any) -> Any:
+    """Return the device object that a caller means; CuPy's are usually named by a number."""
+    if device is not None and compat.is_cupy_namespace(xp) and isinstance(device, int | np.integer):
+        return xp.cuda.Device(int(device))
+    return device
+
+
+def on_device(xp: Namespace, device: Any) -> AbstractContextManager[Any]:
+    """Return a context in which new arrays and work go to a device; only CuPy has a current one."""
+    if device is not None and compat.is_cupy_namespace(xp):
+        current: AbstractContextManager[Any] = device
+        return current
+    return nullcontext()
+
+
+def beside(array: Array) -> AbstractContextManager[Any]:
+    """Return a context in which new arrays and work go to where an array lives."""
+    return on_device(compat.array_namespace(array), compat.device(array))
 
 
 def dtype_name(dtype: Any) -> str:

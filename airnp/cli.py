@@ -120,23 +120,12 @@ def _version(distribution: str) -> str:
 
 def _cupy() -> str:
     """Say whether CuPy is there, with which devices, and if not, why."""
+    from airnp.engines.cuda_device import describe, first_line
+
     try:
-        import cupy
-    except ModuleNotFoundError:
-        return 'not installed: pip install "airnp[cuda12x]" or "airnp[cuda13x]"'
+        return describe()
     except ImportError as error:
-        return f"installed, but does not load: {_first_line(error)}"
-    try:
-        runtime = cupy.cuda.runtime
-        devices = [runtime.getDeviceProperties(i)["name"].decode() for i in range(runtime.getDeviceCount())]
-    except Exception as error:  # whatever a driver says, it belongs into this line and not into a traceback
-        return f"{cupy.__version__}, no usable device: {_first_line(error)}"
-    return f"{cupy.__version__}, {', '.join(devices) or 'no device'}"
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
+        return f"installed, but does not load: {first_line(error)}"
 
 
 # --- parsing ---

@@ -15,14 +15,15 @@ import numpy as np
 import numpy.typing as npt
 
 from airnp import metrics, normalization
-from airnp._arrays import Array, to_numpy
+from airnp._arrays import Array, on_device, to_numpy
 from airnp._checks import checked_whole
-from airnp.engines.contract import NO_MEMORY
+from airnp.engines.contract import NO_MEMORY, Precision
 from airnp.engines.threads import checked_threads
 from airnp.fidelity import FidelityScale, Loss
 from airnp.history import History, energy_columns
 from airnp.inputs import Observations, read
 from airnp.linearmaps import check_shape_of_entries, measurement_operator
+from airnp.memory_errors import explained_memory
 from airnp.normalization import Normalization
 from airnp.objective import Objective
 from airnp.optimizers import resolve_optimizer
@@ -47,6 +48,7 @@ def fit(
     mask: Any = None,
     *,
     xp: Any = None,
+    device: Any = None,
     regularizers: Sequence[Regularizer] | None = None,
     operator: Any = None,
     shape: tuple[int, int] | None = None,
@@ -66,6 +68,7 @@ def fit(
     normalize: bool = True,
     engine: str = "auto",
     threads: int | None = None,
+    precision: Precision | None = None,
     truth: Any = None,
     callback: Callback | None = None,
     progress: bool = False,
@@ -88,6 +91,9 @@ def fit(
         True or 1 where observed; the shape of Y or of one matrix. Without it, NaN means missing.
     xp : module, optional
         Array namespace to compute in, such as ``cupy``; NumPy data is moved there. Default: that of Y.
+    device : int or device, optional
+        Where in that namespace: the number of a CUDA device for CuPy. Fits in several Python threads may
+        use a device each. Default: the current one, or that of Y.
     regularizers : list of Regularizer, optional
         Default: AIR, a learned graph over the rows and one over the columns. ``[]`` is plain deep matrix
         factorisation.
@@ -126,12 +132,16 @@ def fit(
     normalize : bool
         Bring the data to [0, 1] inside, and the answer back; then data of any scale and offset has the
         same relative answer.
-    engine : {"auto", "cpu", "reference"}
+    engine : {"auto", "cpu", "cuda", "reference"}
         What carries out the operations. ``"auto"`` is the fastest there is for the namespace: ``"cpu"``
-        (numba and BLAS) for NumPy. ``"reference"`` is the specification, for every namespace.
+        (numba and BLAS) for NumPy, ``"cuda"`` (fused kernels and cuBLAS) for CuPy. ``"reference"`` is the
+        specification, for every namespace.
     threads : int, optional
         Threads that the CPU engine may use. Default: one for each processor, or fewer if ``OMP_NUM_THREADS``,
         ``OPENBLAS_NUM_THREADS`` or ``NUMBA_NUM_THREADS`` say so.
+    precision : {"tf32"}, optional
+        Let the CUDA engine multiply float32 matrices by TF32 tensor cores, which keep 10 bits of a
+        significand: faster on large matrices, coarser. Default: full float32.
     truth : array-like (…, m, n), optional
         The complete matrix, to record the NMAE on missing entries in ``history``. Only to look at:
         nothing is decided by it.
@@ -181,33 +191,83 @@ def fit(
     seed = _checked_seed(seed)
     if callback is not None and not callable(callback):
         raise TypeError(f"callback: expected a function of (iteration, state), got {type(callback).__name__}")
-    file = None if checkpoint is None else _checked_path(checkpoint)
-
-    data = _prepare(Y, mask, weights, xp, dtype, operator, shape, normalize)
-    monitor = rule.begin(data.observations, data.operator, seed)
-    objective = Objective.from_observations(
-        _without(data.observations, monitor.held_out),
-        regularizers=regularizers,
-        depth=depth,
-        rank=rank,
-        operator=data.operator,
-        shape=data.shape,
-        fidelity=fidelity,
-        loss=loss,
-        huber_delta=huber_delta,
-        engine=engine,
+    options = _Options(
+        max_iter=max_iter,
+        record_every=record_every,
+        seed=seed,
+        init=init,
+        optimizer=method,
+        threads=checked_threads(threads),
+        precision=_checked_precision(precision),
+        truth=truth,
+        callback=callback,
+        progress=progress,
+        file=None if checkpoint is None else _checked_path(checkpoint),
     )
-    watcher = _Watcher(objective, data, truth)
-    training = Training(objective, method, objective.init(seed, init), threads=checked_threads(threads))
+    data = _prepare(Y, mask, weights, xp, device, dtype, operator, shape, normalize)
+    seen = data.observations
+    batch = tuple(seen.values.shape[:-2]) if data.operator is None else ()
+    sizes = (batch, *data.shape, checked_whole("depth", depth), rank, seen.dtype)
+    with on_device(seen.xp, seen.device), explained_memory(*sizes):
+        monitor = rule.begin(data.observations, data.operator, seed)
+        objective = Objective.from_observations(
+            _without(data.observations, monitor.held_out),
+            regularizers=regularizers,
+            depth=depth,
+            rank=rank,
+            operator=data.operator,
+            shape=data.shape,
+            fidelity=fidelity,
+            loss=loss,
+            huber_delta=huber_delta,
+            engine=engine,
+        )
+        _check_precision_for(objective, options.precision)
+        return _complete(data, objective, monitor, options)
+
+
+@dataclass(frozen=True)
+class _Options:
+    """How to go about it, checked."""
+
+    max_iter: int
+    record_every: int
+    seed: int
+    init: Any
+    optimizer: Any
+    threads: int
+    precision: Precision | None
+    truth: Any
+    callback: Callback | None
+    progress: bool
+    file: Path | None
+
+
+def _complete(data: _Data, objective: Objective, monitor: Monitor, options: _Options) -> FitResult:
+    """Make iterations until a rule, the callback, the user or ``max_iter`` ends them."""
+    max_iter, record_every, callback, file = (
+        options.max_iter,
+        options.record_every,
+        options.callback,
+        options.file,
+    )
+    watcher = _Watcher(objective, data, options.truth)
+    training = Training(
+        objective,
+        options.optimizer,
+        objective.init(options.seed, options.init),
+        threads=options.threads,
+        precision=options.precision,
+    )
 
     def result_so_far(reason: str) -> FitResult:
         watcher.history.truncate(training.iteration)
-        return _result(objective, data, training, monitor, watcher.history, reason, seed)
+        return _result(objective, data, training, monitor, watcher.history, reason, options.seed)
 
     reason = f"max_iter ({max_iter}) reached"
     saved = time.monotonic()
     try:
-        with ProgressBar(max_iter, progress) as bar:
+        with ProgressBar(max_iter, options.progress) as bar:
             for iterations in _portions(max_iter, record_every, monitor.every):
                 values = training.advance(iterations)
                 if not np.isfinite(values).all():
@@ -256,11 +316,25 @@ class _Data:
 
 
 def _prepare(
-    Y: Any, mask: Any, weights: Any, xp: Any, dtype: Any, operator: Any, shape: Any, normalize: bool
+    Y: Any,
+    mask: Any,
+    weights: Any,
+    xp: Any,
+    device: Any,
+    dtype: Any,
+    operator: Any,
+    shape: Any,
+    normalize: bool,
 ) -> _Data:
     if not isinstance(normalize, bool | np.bool_):
         raise TypeError(f"normalize: expected True or False, got {normalize!r}")
-    observations = read(Y, mask, weights, xp=xp, dtype=dtype, matrices=operator is None)
+    observations = read(Y, mask, weights, xp=xp, device=device, dtype=dtype, matrices=operator is None)
+    with on_device(observations.xp, observations.device):
+        return _normalized(observations, operator, shape, normalize)
+
+
+def _normalized(observations: Observations, operator: Any, shape: Any, normalize: bool) -> _Data:
+    """Return the observations in the units that are fitted, and the way back."""
     if operator is None:
         batch, size = tuple(observations.values.shape[:-2]), tuple(observations.values.shape[-2:])
         check_shape_of_entries(shape, size)
@@ -453,6 +527,18 @@ def _checked_path(path: Any) -> Path:
     if file.is_dir():
         raise IsADirectoryError(f"checkpoint: expected a file, got the directory {str(file)!r}")
     return file
+
+
+def _checked_precision(precision: Any) -> Precision | None:
+    if precision is not None and precision != "tf32":
+        raise ValueError(f"precision: expected None or 'tf32', got {precision!r}")
+    return None if precision is None else "tf32"
+
+
+def _check_precision_for(objective: Objective, precision: Precision | None) -> None:
+    """Refuse what would be ignored in silence."""
+    if precision is not None and objective.engine_name != "cuda":
+        raise ValueError(f"precision: 'tf32' is for the CUDA engine, this fit uses {objective.engine_name!r}")
 
 
 def _checked_seed(seed: Any) -> int:

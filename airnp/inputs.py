@@ -22,8 +22,10 @@ from airnp._arrays import (
     dtype_name,
     from_numpy,
     has_float64,
+    named_device,
     namespace_name,
     natural_float,
+    on_device,
     requested_float,
     shared_namespace,
     standard_namespace,
@@ -93,6 +95,7 @@ def read(
     weights: Any = None,
     *,
     xp: Any = None,
+    device: Any = None,
     dtype: Any = None,
     matrices: bool = True,
 ) -> Observations:
@@ -109,6 +112,8 @@ def read(
         Non-negative weight of each entry; zero is missing. Either the shape of Y or its last two axes.
     xp : module, optional
         Namespace of the fit; NumPy and host containers are moved there. Default: that of Y.
+    device : object, optional
+        Device of that namespace to move them to. Default: its own default, or that of Y.
     dtype : dtype, optional
         float32 or float64. Default: Y's own float type; booleans and 8- or 16-bit integers become
         float32, wider integers float64.
@@ -125,29 +130,44 @@ def read(
         if value is not None:
             arrays[name] = _beside(name, value, labels)
 
-    source, device = shared_namespace(arrays)
+    source, home = shared_namespace(arrays)
     target = source if xp is None else standard_namespace(xp)
     if target is not source and not compat.is_numpy_namespace(source):
         raise TypeError(f"xp: is {namespace_name(target)}, but Y is an array of {namespace_name(source)}")
+    device = _checked_device(target, device, home if target is source else None)
 
-    data = _checked_values(data, source, matrices)
-    own = _working_float(data.dtype, None, source, device)
-    device = device if target is source else None
-    dtype = _working_float(data.dtype, dtype, target, device)
-    precise = "float64" if "float64" in (own, dtype) else "float32"
-    data = cast(data, source, precise)
-    observed = _observed(data, arrays.get("mask"), stored, source)
-    entry_weights = cast(observed, source, precise)
-    if weights is not None:
-        given = _checked_weights(arrays["weights"], data, source)
-        entry_weights = entry_weights * given
-        observed = entry_weights > 0
-    _check_observed(data, observed, source, matrices)
-    values = source.where(observed, data, source.zeros_like(data))
-    _check_size(values, dtype, source)
-    # Labels of measurements say nothing about the rows and columns of X.
-    labels = labels if matrices else None
-    return Observations(values, observed, entry_weights, target, device, dtype, labels)
+    with on_device(source, home):
+        data = _checked_values(data, source, matrices)
+        own = _working_float(data.dtype, None, source, home)
+        dtype = _working_float(data.dtype, dtype, target, device)
+        precise = "float64" if "float64" in (own, dtype) else "float32"
+        data = cast(data, source, precise)
+        observed = _observed(data, arrays.get("mask"), stored, source)
+        entry_weights = cast(observed, source, precise)
+        if weights is not None:
+            given = _checked_weights(arrays["weights"], data, source)
+            entry_weights = entry_weights * given
+            observed = entry_weights > 0
+        _check_observed(data, observed, source, matrices)
+        values = source.where(observed, data, source.zeros_like(data))
+        _check_size(values, dtype, source)
+        # Labels of measurements say nothing about the rows and columns of X.
+        labels = labels if matrices else None
+        return Observations(values, observed, entry_weights, target, device, dtype, labels)
+
+
+def _checked_device(xp: Namespace, wanted: Any, home: Any) -> Any:
+    """Return the device of the fit; data that lives on a device already stays there."""
+    if compat.is_cupy_namespace(xp):
+        from airnp.engines.cuda_device import check_device
+
+        check_device(wanted)
+    device = named_device(xp, wanted)
+    if compat.is_cupy_namespace(xp):
+        device = xp.cuda.Device() if device is None and home is None else device
+    if home is not None and device is not None and str(device) != str(home):
+        raise ValueError(f"device: expected {home}, where Y is, got {device}; move Y, or leave device out")
+    return home if home is not None else device
 
 
 def _working_float(kind: Any, requested: Any, xp: Namespace, device: Any) -> str:

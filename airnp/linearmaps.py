@@ -111,9 +111,11 @@ def measurement_operator(
     if shape is not None:
         shape = _checked_shape(shape)
     if is_flat_operator(operator):
-        if namespace_name(xp) not in ("numpy", "cupy"):
+        home = "cupy" if type(operator).__module__.startswith("cupyx") else "numpy"
+        if namespace_name(xp) != home:
+            library = type(operator).__module__.partition(".")[0]
             raise TypeError(
-                "operator: a SciPy linear operator works on NumPy arrays, the problem is in "
+                f"operator: {library}'s linear operators work on arrays of {home}, the problem is in "
                 f"{namespace_name(xp)}; give an object with forward and adjoint instead"
             )
         outputs, inputs = operator.shape

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from array_api_compat import array_namespace
 
-from airnp._arrays import Array, from_numpy, to_numpy
+from airnp._arrays import Array, beside, from_numpy, to_numpy
 from airnp.inputs import Observations
 from airnp.transforms import Transform
 
@@ -29,7 +29,8 @@ class Normalization:
 
     def undo(self, X: Array) -> Array:
         """Return X in the data's own units."""
-        return self.offset + self.scale * X
+        with beside(X):
+            return self.offset + self.scale * X
 
 
 def identity(observations: Observations, batch: tuple[int, ...]) -> Normalization:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from airnp._arrays import Array, from_numpy, namespace_name, shared_namespace, to_numpy
+from airnp._arrays import Array, from_numpy, namespace_name, on_device, shared_namespace, to_numpy
 from airnp._checks import checked_whole
 from airnp.engines import select_engine
 from airnp.engines.contract import NO_MEMORY, Engine, Memory, Update
@@ -115,12 +115,14 @@ class Objective:
         xp: Any = None,
         engine: str = "auto",
     ) -> None:
-        observations = read(Y, mask, weights, xp=xp, dtype=dtype, matrices=operator is None).moved()
-        if operator is not None:
-            operator, shape = measurement_operator(operator, observations.values, shape, observations.xp)
-        self._set_up(
-            observations, regularizers, depth, rank, operator, shape, fidelity, loss, huber_delta, engine
-        )
+        seen = read(Y, mask, weights, xp=xp, dtype=dtype, matrices=operator is None)
+        with on_device(seen.xp, seen.device):
+            seen = seen.moved()
+            if operator is not None:
+                operator, shape = measurement_operator(operator, seen.values, shape, seen.xp)
+            self._set_up(
+                seen, regularizers, depth, rank, operator, shape, fidelity, loss, huber_delta, engine
+            )
 
     @classmethod
     def from_observations(
@@ -158,7 +160,7 @@ class Objective:
         engine: str,
     ) -> None:
         self._xp, self._device, self._dtype = observations.xp, observations.device, observations.dtype
-        self._ops: Engine = select_engine(engine, self._xp)
+        self._ops = select_engine(engine, self._xp)
         values, weights = observations.values, observations.weights
         if operator is None:
             self.batch: tuple[int, ...] = tuple(values.shape[:-2])
@@ -186,6 +188,11 @@ class Objective:
     def engine(self) -> Engine:
         """The engine that carries out the operations."""
         return self._ops
+
+    @property
+    def engine_name(self) -> str:
+        """``"cpu"``, ``"cuda"`` or ``"reference"``."""
+        return str(self._ops.__name__).rsplit(".", 1)[-1]
 
     @property
     def is_plain(self) -> bool:
@@ -261,7 +268,8 @@ class Objective:
             One for each parameter, of its shape.
         """
         self._check_params(params)
-        found = self.evaluate(params, memory=NO_MEMORY)
+        with on_device(self._xp, self._device):
+            found = self.evaluate(params, memory=NO_MEMORY)
         grads = [*found.factor_grads, *found.graph_grads]
         return float(np.sum(self.losses(found.fidelity, found.energies))), grads
 
@@ -319,7 +327,8 @@ class Objective:
 
     def matrix(self, params: Sequence[Array]) -> Array:
         """Return X, the product of the factors, shape (…, m, n)."""
-        return suffix_products(self._ops, params[: self.depth], NO_MEMORY)[-1]
+        with on_device(self._xp, self._device):
+            return suffix_products(self._ops, params[: self.depth], NO_MEMORY)[-1]
 
     def adjacencies(self, params: Sequence[Array]) -> list[Any]:
         """Return each regulariser's adjacency at ``params``; None where it has no graph."""

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from array_api_compat import array_namespace, device, is_array_api_obj
 
-from airnp._arrays import Array, to_numpy
+from airnp._arrays import Array, beside, to_numpy
 from airnp.history import History
 from airnp.inputs import Labels
 from airnp.normalization import Normalization
@@ -53,10 +53,11 @@ class FittedRegularizer:
 
             return diags_array(np.asarray(self.adjacency.sum(axis=1)).reshape(-1)).tocsr() - self.adjacency
         xp = array_namespace(self.adjacency)
-        degree = xp.sum(self.adjacency, axis=-1)
-        like = {"dtype": self.adjacency.dtype, "device": device(self.adjacency)}
-        identity = xp.eye(self.adjacency.shape[-1], **like)
-        return degree[..., :, None] * identity - self.adjacency
+        with beside(self.adjacency):
+            degree = xp.sum(self.adjacency, axis=-1)
+            like = {"dtype": self.adjacency.dtype, "device": device(self.adjacency)}
+            identity = xp.eye(self.adjacency.shape[-1], **like)
+            return degree[..., :, None] * identity - self.adjacency
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +127,8 @@ class FitResult:
                 "completed(): an operator's measurements are not entries that could be kept; use X"
             )
         xp = array_namespace(self.matrix)
-        return self._labelled(xp.where(self.mask, self.observed, self.matrix))
+        with beside(self.matrix):
+            return self._labelled(xp.where(self.mask, self.observed, self.matrix))
 
     def _labelled(self, matrix: Array) -> Any:
         if self.labels is None:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from array_api_compat import array_namespace, is_writeable_array
 
 from airnp._arrays import Array, to_numpy
-from airnp.engines.contract import NO_MEMORY, Run, Update
+from airnp.engines.contract import NO_MEMORY, Precision, Run, Update
 from airnp.objective import Objective
 
 _SAFE_SIZE = 1e12
@@ -29,10 +29,18 @@ class Training:
         Owned and changed by the training from now on.
     threads : int, optional
         How many the engine may use; default as :func:`airnp.engines.threads.available_threads`.
+    precision : {"tf32"}, optional
+        What the engine's products may round to.
     """
 
     def __init__(
-        self, objective: Objective, optimizer: Any, params: list[Array], *, threads: int | None = None
+        self,
+        objective: Objective,
+        optimizer: Any,
+        params: list[Array],
+        *,
+        threads: int | None = None,
+        precision: Precision | None = None,
     ) -> None:
         self.params = params
         self.iteration = 0
@@ -41,7 +49,7 @@ class Training:
         graphs = len(params) - objective.depth
         self._state = optimizer.init(params, ["factor"] * objective.depth + ["graph"] * graphs)
         self._memory = objective.engine.memory(params[0])
-        self._threads = threads
+        self._threads, self._precision = threads, precision
         self._run = self._prepared()
         self._kept = [_copy(param) for param in params]
         self._kept_iteration = 0
@@ -50,7 +58,11 @@ class Training:
     def _prepared(self) -> Run:
         objective = self._objective
         return objective.engine.prepare(
-            self._begin, self._step, replayable=objective.is_plain, threads=self._threads
+            self._begin,
+            self._step,
+            replayable=objective.is_plain,
+            threads=self._threads,
+            precision=self._precision,
         )
 
     def _begin(self) -> Sequence[Update]:
@@ -85,7 +97,7 @@ class Training:
         An entry of a product is at most the product of the factors' largest entries times r for every
         inner dimension.
         """
-        sizes = [_largest(param) for param in self.params]
+        sizes = _largest(self.params)
         depth = self._objective.depth
         entry = math.prod(sizes[:depth]) * float(self._objective.rank) ** (depth - 1)
         return entry < _SAFE_SIZE and all(size < 80 for size in sizes[depth:])
@@ -120,9 +132,11 @@ class Training:
         self._kept_iteration = self.iteration
 
 
-def _largest(array: Array) -> float:
-    xp = array_namespace(array)
-    return max(float(xp.max(array)), -float(xp.min(array)))
+def _largest(arrays: Sequence[Array]) -> list[float]:
+    """Return the largest magnitude in each array, brought from the device all at once."""
+    xp = array_namespace(*arrays)
+    found = to_numpy(xp.stack([extreme(array) for array in arrays for extreme in (xp.max, xp.min)]))
+    return [float(max(top, -bottom)) for top, bottom in found.reshape(-1, 2)]
 
 
 def _copy(array: Array) -> Array:

@@ -17,6 +17,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.cupy_double.fixture import cupy_double  # noqa: F401
+
 settings.register_profile(
     "airnp", derandomize=True, deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow]
 )

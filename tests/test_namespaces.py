@@ -355,7 +355,7 @@ def test_an_operator_that_leaves_the_device_or_the_namespace_is_refused() -> Non
 def test_scipy_operators_are_for_numpy() -> None:
     from scipy.sparse.linalg import aslinearoperator
 
-    with pytest.raises(TypeError, match=r"operator: a SciPy linear operator works on NumPy arrays, .*strict"):
+    with pytest.raises(TypeError, match=r"operator: scipy's linear operators .*strict"):
         airnp.fit(array_api_strict.asarray(Y), operator=aslinearoperator(np.eye(108)))
 
 

@@ -26,6 +26,7 @@ from airnp._arrays import Array
 
 AdjacencyKind: TypeAlias = Literal["row", "global", "product"]
 VariationKind: TypeAlias = Literal["l1", "quadratic"]
+Precision: TypeAlias = Literal["tf32"]
 Schedule: TypeAlias = Callable[[int], float]
 Begin: TypeAlias = "Callable[[], Sequence[Update]]"
 """Starts an iteration: says what to do with each parameter at its end."""
@@ -124,6 +125,10 @@ class LaplacianTerms(NamedTuple):
 class Engine(Protocol):
     """The operations that an engine offers."""
 
+    @property
+    def __name__(self) -> str:
+        """The module's name."""
+
     def product(
         self,
         a: Array,
@@ -192,9 +197,17 @@ class Engine(Protocol):
         """Return memory for the intermediates of many iterations."""
 
     def prepare(
-        self, begin: Begin, step: Step, *, replayable: bool = False, threads: int | None = None
+        self,
+        begin: Begin,
+        step: Step,
+        *,
+        replayable: bool = False,
+        threads: int | None = None,
+        precision: Precision | None = None,
     ) -> Run:
         """Return a function that makes a number of iterations and brings back what they recorded.
 
         A replayable step consists of the engine's operations alone, on arrays that stay where they are.
+        ``threads`` is for engines of the CPU; ``precision`` lets products round more where a device is faster
+        then.
         """

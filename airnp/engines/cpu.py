@@ -7,7 +7,6 @@ iteration allocates no matrix.
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -25,12 +24,15 @@ from airnp.engines.contract import (
     Begin,
     LaplacianTerms,
     Memory,
+    Precision,
     Run,
     Step,
     Update,
     VariationKind,
 )
+from airnp.engines.lending import Lending
 from airnp.engines.pace import Pace
+from airnp.engines.stepnumbers import numbers
 
 _SMALL = 4096
 """Entries below which cutting work into chunks costs more than it gives."""
@@ -65,7 +67,7 @@ class _Tape:
     def play(self, updates: Sequence[Update]) -> None:
         """Make the same iteration again, one step later."""
         for position, settings in self._settings:
-            settings[:] = _numbers(updates[position])
+            settings[:] = numbers(updates[position])
         for function, arguments in self.calls:
             function(*arguments)
 
@@ -204,19 +206,10 @@ def _moments(update: AdamUpdate) -> tuple[Array, Array]:
 
 def _settings(update: Update, dtype: Any) -> Array:
     """Return the numbers of this step that its kernel wants, in the parameter's dtype."""
-    settings = np.array(_numbers(update), dtype)
+    settings = np.array(numbers(update), dtype)
     if _local.tape is not None:
         _local.tape.note_settings(update, settings)
     return settings
-
-
-def _numbers(update: Update) -> tuple[float, ...]:
-    """Return 1 − β1, β2, 1 − β2, rate / (1 − β1ᵗ), 1 / √(1 − β2ᵗ) and ε for Adam, the rate for descent."""
-    if not isinstance(update, AdamUpdate):
-        return (update.current_rate,)
-    beta1, beta2, step = update.beta1, update.beta2, update.step
-    rate = update.current_rate / (1 - beta1**step)
-    return 1 - beta1, beta2, 1 - beta2, rate, 1 / math.sqrt(1 - beta2**step), update.epsilon
 
 
 def laplacian_terms(
@@ -393,30 +386,19 @@ def apply_updates(params: Sequence[Array], grads: Sequence[Array], updates: Sequ
     return moved
 
 
-class _Pool:
-    """Arrays of one dtype that are lent, given back and lent again."""
-
-    def __init__(self, dtype: Any) -> None:
-        self._dtype = dtype
-        self._free: dict[int, list[Array]] = {}
-
-    def take(self, shape: tuple[int, ...]) -> Array:
-        """Return a C-contiguous array of this shape, with any content."""
-        free = self._free.get(math.prod(shape))
-        return free.pop().reshape(shape) if free else np.empty(shape, self._dtype)
-
-    def give(self, array: Array) -> None:
-        """Take back an array that is not needed any more."""
-        if array.flags.c_contiguous:
-            self._free.setdefault(array.size, []).append(array)
-
-
 def memory(like: Array) -> Memory:
     """Return memory for the intermediates of many iterations: each array is made once."""
-    return _Pool(like.dtype)
+    return Lending(lambda shape: np.empty(shape, like.dtype))
 
 
-def prepare(begin: Begin, step: Step, *, replayable: bool = False, threads: int | None = None) -> Run:
+def prepare(
+    begin: Begin,
+    step: Step,
+    *,
+    replayable: bool = False,
+    threads: int | None = None,
+    precision: Precision | None = None,
+) -> Run:
     """Return a function that makes so many iterations and brings back what they recorded.
 
     The first iteration of a replayable step is recorded, and the others play the record, with one thread

@@ -1,6 +1,6 @@
 """The CUDA C++ sources that ship with the package, found by name.
 
-An installed wheel carries them as ``airnp/kernels/*.cu``; a checkout (and an editable install of it) keeps
+An installed wheel carries them in ``airnp/kernels``; a checkout (and an editable install of it) keeps
 them in ``kernels/`` beside the package, where people look for them. Nothing here needs CuPy or a device.
 """
 
@@ -8,9 +8,10 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
-__all__ = ["names", "read"]
+__all__ = ["module", "names", "read"]
 
 _SUFFIX = ".cu"
+_SUPPORT = "support.cuh"
 
 
 def _folder() -> Traversable:
@@ -51,3 +52,22 @@ def read(name: str) -> str:
     if name not in valid:
         raise ValueError(f"unknown kernel {name!r}; valid names are {', '.join(map(repr, valid))}")
     return _folder().joinpath(name + _SUFFIX).read_text(encoding="utf-8")
+
+
+def module(name: str) -> str:
+    """Return one kernel source with what all of them share in front: a text that compiles by itself.
+
+    There is no ``#include`` in it, because neither NVRTC nor an installed wheel has a folder to look in.
+
+    Parameters
+    ----------
+    name : str
+        One of `names`.
+
+    Returns
+    -------
+    str
+        The CUDA C++ source for ``cupy.RawModule``.
+    """
+    own = read(name)
+    return _folder().joinpath(_SUPPORT).read_text(encoding="utf-8") + "\n" + own

@@ -18,7 +18,7 @@ _MEMORY = 1 / 8
 """Weight of the last iteration in the running mean."""
 
 _TRIAL_ITERATIONS, _TRIAL_SECONDS = 3, 0.02
-"""A trial ends when it had so many iterations and lasted so long. The first wakes threads and is not counted."""
+"""A trial ends when it had so many iterations and lasted so long. Its first iteration does not count."""
 
 _TRIAL_SHARE = 0.02
 """How much of the time trials may take."""

@@ -22,6 +22,7 @@ from airnp.engines.contract import (
     Begin,
     LaplacianTerms,
     Memory,
+    Precision,
     Run,
     Step,
     Update,
@@ -296,7 +297,14 @@ def memory(like: Array) -> Memory:
     return NO_MEMORY
 
 
-def prepare(begin: Begin, step: Step, *, replayable: bool = False, threads: int | None = None) -> Run:
+def prepare(
+    begin: Begin,
+    step: Step,
+    *,
+    replayable: bool = False,
+    threads: int | None = None,
+    precision: Precision | None = None,
+) -> Run:
     """Return a function that makes so many iterations; threads are the namespace's own affair."""
 
     def run(iterations: int) -> npt.NDArray[np.float64]:

@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 import numpy as np
-from array_api_compat import array_namespace, is_array_api_obj, is_numpy_namespace
+from array_api_compat import array_namespace, is_array_api_obj, is_cupy_namespace, is_numpy_namespace
 
 from airnp._arrays import Array, from_numpy, to_numpy
 from airnp.engines.contract import Engine
@@ -26,10 +26,13 @@ from airnp.transforms import Columns, Rows, Transform, axis_name, checked_axis
 class FixedGraphTerm(Term):
     """λ tr(Zᵀ L Z) with L given: ∇_X = T*(2 λ L Z)."""
 
-    def __init__(self, weight: float, transform: Transform, adjacency: Any, degree: Array) -> None:
+    def __init__(
+        self, weight: float, transform: Transform, adjacency: Any, degree: Array, shown: Any
+    ) -> None:
         self.weight = weight
         self._transform = transform
         self._adjacency = adjacency
+        self._shown = shown
         self._degree = degree
         self.is_plain = isinstance(transform, Rows | Columns)
 
@@ -46,8 +49,8 @@ class FixedGraphTerm(Term):
         return energy, g + self._transform.adjoint(pull)
 
     def adjacency(self, ops: Engine, v: Array | None) -> Any:
-        """Return the given adjacency."""
-        return self._adjacency
+        """Return the given adjacency; a sparse one on the host, where all can read it."""
+        return self._shown
 
 
 class FixedLaplacian(Regularizer):
@@ -55,7 +58,7 @@ class FixedLaplacian(Regularizer):
 
     Parameters
     ----------
-    graph : array (k, k) or scipy.sparse matrix
+    graph : array (k, k), or sparse matrix of SciPy or CuPy
         An adjacency (symmetric, non-negative) or, with ``kind="laplacian"``, a Laplacian (symmetric, rows
         that sum to zero, no positive entry off the diagonal).
     axis : {"rows", "columns"}, Blocks, or object with ``forward`` and ``adjoint``
@@ -67,7 +70,7 @@ class FixedLaplacian(Regularizer):
 
     Notes
     -----
-    A sparse graph stays sparse beside NumPy arrays and one matrix; elsewhere it is made dense.
+    A sparse graph stays sparse beside one matrix of NumPy or CuPy; elsewhere it is made dense.
 
     Examples
     --------
@@ -99,9 +102,11 @@ class FixedLaplacian(Regularizer):
                 f"graph: expected {nodes} nodes, one for each of the {self.name}, "
                 f"got {self._adjacency.shape[0]}"
             )
-        keep_sparse = _is_sparse(self._adjacency) and is_numpy_namespace(problem.xp) and not problem.batch
+        has_sparse = is_numpy_namespace(problem.xp) or is_cupy_namespace(problem.xp)
+        keep_sparse = _is_sparse(self._adjacency) and has_sparse and not problem.batch
         adjacency, degree = _placed_graph(self._adjacency, problem, keep_sparse)
-        return FixedGraphTerm(self._weight_for(problem), transform, adjacency, degree)
+        shown = self._adjacency.astype(problem.dtype) if keep_sparse else adjacency
+        return FixedGraphTerm(self._weight_for(problem), transform, adjacency, degree, shown)
 
     def _weight_for(self, problem: Problem) -> float:
         if self.weight is not None:
@@ -117,6 +122,9 @@ def _is_sparse(graph: Any) -> bool:
 
 def _checked_graph(graph: Any, kind: str) -> Any:
     """Return the adjacency of a given graph as float64 on the host, dense or CSR, after checking it."""
+    on_device = sys.modules.get("cupyx.scipy.sparse")
+    if on_device is not None and on_device.issparse(graph):
+        graph = graph.get()
     if not (_is_sparse(graph) or is_array_api_obj(graph) or isinstance(graph, list | tuple)):
         raise TypeError(f"graph: expected an array or a scipy.sparse matrix, got {type(graph).__name__}")
     try:
@@ -162,6 +170,11 @@ def _placed_graph(adjacency: Any, problem: Problem, keep_sparse: bool) -> tuple[
     """Return adjacency and degrees where the problem lives."""
     xp, device, dtype = problem.xp, problem.device, problem.dtype
     degree = from_numpy(np.asarray(adjacency.sum(axis=1)).reshape(-1), xp, device, dtype)
+    if keep_sparse and is_cupy_namespace(xp):
+        from cupyx.scipy.sparse import csr_matrix
+
+        parts = (adjacency.data.astype(dtype), adjacency.indices, adjacency.indptr)
+        return csr_matrix(tuple(map(xp.asarray, parts)), shape=adjacency.shape), degree
     if keep_sparse:
         return adjacency.astype(dtype), degree
     dense = adjacency.toarray() if _is_sparse(adjacency) else adjacency
@@ -209,7 +222,8 @@ class DirichletEnergy(Regularizer):
         xp, device, dtype = problem.xp, problem.device, problem.dtype
         degree = from_numpy(adjacency.sum(axis=-1), xp, device, dtype)
         weight = GRAPH_WEIGHT * problem.fidelity_scale if self.weight is None else self.weight
-        return FixedGraphTerm(weight, transform, from_numpy(adjacency, xp, device, dtype), degree)
+        placed = from_numpy(adjacency, xp, device, dtype)
+        return FixedGraphTerm(weight, transform, placed, degree, placed)
 
 
 def _covariance_graph(values: Any, observed: Any) -> Any:

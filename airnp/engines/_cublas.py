@@ -1,0 +1,177 @@
+"""cuBLAS through ctypes: one function, ``gemm``, on row-major stacks.
+
+CuPy's own wrappers refuse to run while a stream is captured into a CUDA graph; cuBLAS itself does not mind,
+provided that its workspace is set beforehand and alpha and beta live on the host. So the calls are made
+here, with handles of our own: CuPy's keep their stream, their workspace and their mathematical mode.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+_NO_TRANSPOSE, _TRANSPOSE = 0, 1
+_DEFAULT_MATH, _TF32_MATH = 0, 3
+_WORKSPACE_BYTES = 32 * 2**20
+"""What cuBLAS recommends for the newest devices; older ones want 4 MB."""
+
+
+class CublasError(RuntimeError):
+    """cuBLAS answered with a status other than success."""
+
+
+class _Local(threading.local):
+    tf32: bool = False
+
+    def __init__(self) -> None:
+        self.handles: dict[int, _Handle] = {}
+
+
+_local = _Local()
+
+
+@contextmanager
+def precision(name: str | None) -> Iterator[None]:
+    """Let products of float32 use TF32 tensor cores (``"tf32"``), or not (None), for a while."""
+    before = _local.tf32
+    _local.tf32 = name == "tf32"
+    try:
+        yield
+    finally:
+        _local.tf32 = before
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    """Return the cuBLAS that CuPy uses, loaded into this process."""
+    import cupy
+
+    major = cupy.cuda.runtime.runtimeGetVersion() // 1000
+    names = {"win32": [f"cublas64_{major}.dll"]}.get(sys.platform, [f"libcublas.so.{major}", "libcublas.so"])
+    try:
+        from cuda.pathfinder import load_nvidia_dynamic_lib
+
+        names.insert(0, load_nvidia_dynamic_lib("cublas").abs_path)
+    except (ImportError, RuntimeError, AttributeError):
+        pass  # an older CuPy, or a system installation: the loader finds the library by its name
+    for name in names:
+        try:
+            return ctypes.CDLL(name)
+        except OSError:
+            continue
+    raise CublasError(f"cuBLAS was not found; tried {', '.join(names)}")
+
+
+def _check(status: int, call: str) -> None:
+    if status != 0:
+        raise CublasError(f"{call} failed with status {status} of cuBLAS")
+
+
+class _Handle:
+    """A cuBLAS context of one device and one Python thread, with a workspace of its own."""
+
+    def __init__(self) -> None:
+        import cupy
+
+        self._library = _library()
+        self._pointer = ctypes.c_void_p()
+        _check(self._library.cublasCreate_v2(ctypes.byref(self._pointer)), "cublasCreate")
+        self._workspace = cupy.empty(_WORKSPACE_BYTES, dtype=cupy.uint8)
+
+    def multiply(self, double: bool, stream: int, arguments: tuple[Any, ...]) -> None:
+        """Queue one ``gemmStridedBatched`` on a stream."""
+        library, handle = self._library, self._pointer
+        _check(library.cublasSetStream_v2(handle, ctypes.c_void_p(stream)), "cublasSetStream")
+        # A new stream resets the workspace to cuBLAS's own pool.
+        workspace = ctypes.c_void_p(self._workspace.data.ptr), ctypes.c_size_t(_WORKSPACE_BYTES)
+        _check(library.cublasSetWorkspace_v2(handle, *workspace), "cublasSetWorkspace")
+        mode = _TF32_MATH if _local.tf32 and not double else _DEFAULT_MATH
+        _check(library.cublasSetMathMode(handle, ctypes.c_int(mode)), "cublasSetMathMode")
+        name = "cublasDgemmStridedBatched" if double else "cublasSgemmStridedBatched"
+        _check(getattr(library, name)(handle, *arguments), name)
+
+
+def gemm_strided_batched(
+    transa: int,
+    transb: int,
+    m: int,
+    n: int,
+    k: int,
+    alpha: float,
+    a: int,
+    lda: int,
+    stride_a: int,
+    b: int,
+    ldb: int,
+    stride_b: int,
+    beta: float,
+    c: int,
+    ldc: int,
+    stride_c: int,
+    batch: int,
+    dtype: Any,
+) -> None:
+    """Queue C ← alpha · op(A) op(B) + beta · C, column-major, on the current stream and device."""
+    import cupy
+
+    double = dtype == "float64"
+    scalar = ctypes.c_double if double else ctypes.c_float
+    whole, step, address = ctypes.c_int, ctypes.c_longlong, ctypes.c_void_p
+    device = cupy.cuda.runtime.getDevice()
+    handle = _local.handles.get(device)
+    if handle is None:
+        handle = _local.handles[device] = _Handle()
+    handle.multiply(
+        double,
+        cupy.cuda.get_current_stream().ptr,
+        (
+            *map(whole, (transa, transb, m, n, k)),
+            ctypes.byref(scalar(alpha)),
+            *(address(a), whole(lda), step(stride_a)),
+            *(address(b), whole(ldb), step(stride_b)),
+            ctypes.byref(scalar(beta)),
+            *(address(c), whole(ldc), step(stride_c)),
+            whole(batch),
+        ),
+    )
+
+
+def gemm(
+    c: Any, a: Any, transpose_a: bool, b: Any, transpose_b: bool, alpha: float = 1.0, beta: float = 0.0
+) -> None:
+    """C ← alpha · op(A) op(B) + beta · C for C-contiguous stacks (batch, rows, columns).
+
+    A row-major matrix is its transpose in column-major order, and Cᵀ = op(B)ᵀ op(A)ᵀ: the operands change
+    places. A stack of one matrix serves all problems.
+    """
+    batch, m, n = c.shape
+    k = a.shape[1] if transpose_a else a.shape[2]
+    gemm_strided_batched(
+        _TRANSPOSE if transpose_b else _NO_TRANSPOSE,
+        _TRANSPOSE if transpose_a else _NO_TRANSPOSE,
+        n,
+        m,
+        k,
+        alpha,
+        b.data.ptr,
+        b.shape[2],
+        _stride(b),
+        a.data.ptr,
+        a.shape[2],
+        _stride(a),
+        beta,
+        c.data.ptr,
+        n,
+        m * n,
+        batch,
+        str(c.dtype),
+    )
+
+
+def _stride(stack: Any) -> int:
+    return int(stack.shape[1] * stack.shape[2]) if stack.shape[0] > 1 else 0

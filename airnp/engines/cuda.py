@@ -1,0 +1,482 @@
+"""The CUDA engine: the operations of ``reference.py`` on CuPy arrays, by fused kernels and cuBLAS.
+
+Kernels stand in ``kernels/*.cu``. The first iteration of a run is carried out and recorded, the record is
+captured into a CUDA graph, and the others launch that graph: an iteration neither allocates, nor copies from
+the host, nor waits for the device. The numbers of each optimiser step and the values to record stand in
+tables on the device, read and written at a cursor that the last kernel of an iteration moves on.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from array_api_compat import array_namespace
+
+from airnp._arrays import Array
+from airnp.engines import _cublas
+from airnp.engines.contract import (
+    AdamUpdate,
+    AdjacencyKind,
+    Begin,
+    LaplacianTerms,
+    Memory,
+    Precision,
+    Run,
+    Step,
+    Update,
+    VariationKind,
+)
+from airnp.engines.cuda_launch import THREADS, Recording, call, launch
+from airnp.engines.lending import Lending
+from airnp.engines.stepnumbers import numbers
+
+CAPACITY = 128
+"""Iterations between two looks at the device: rows of the tables of step numbers and of recorded values."""
+
+_KINDS = {"row": 0, "global": 1, "product": 2}
+_TILE, _ROWS_OF_BLOCK = 32, 8
+_MOST_BLOCKS = {"graph": 2048, "entries": 1024, "adam": 4096, "second": 65535}
+
+
+class _Local(threading.local):
+    iteration: _Iteration | None = None
+
+
+_local = _Local()
+
+
+def _stack(a: Array) -> Array:
+    """Return a C-contiguous array as a stack of matrices, without copying."""
+    return a.reshape(-1, a.shape[-2], a.shape[-1])
+
+
+def _copied(a: Array) -> Array:
+    """Return a C-contiguous copy; a record of this iteration would use the old one, so it is not whole."""
+    import cupy
+
+    if _local.iteration is not None:
+        _local.iteration.is_whole = False
+    return cupy.ascontiguousarray(a)
+
+
+def _contiguous(a: Array) -> Array:
+    return a if a.flags.c_contiguous else _copied(a)
+
+
+def _operand(a: Array) -> tuple[Array, bool]:
+    """Return a C-contiguous stack and whether its matrices are the transposes of those of ``a``."""
+    if a.flags.c_contiguous:
+        return _stack(a), False
+    turned = a.swapaxes(-1, -2)
+    if turned.flags.c_contiguous:
+        return _stack(turned), True
+    return _stack(_copied(a)), False
+
+
+def _empty(shape: tuple[int, ...], like: Array) -> Array:
+    import cupy
+
+    return cupy.empty(shape, dtype=like.dtype)
+
+
+def _tickets(count: int) -> Array:
+    """Return the counters by which the last block of a sum is known: zero, and left at zero by kernels."""
+    import cupy
+
+    return cupy.zeros(count, dtype=cupy.uint32)
+
+
+def _depth_of_grid(batch: int) -> int:
+    return min(batch, _MOST_BLOCKS["second"])
+
+
+def product(
+    a: Array,
+    b: Array,
+    *,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    out: Array | None = None,
+) -> Array:
+    """Return ``op(a) @ op(b)``, shape (…, m, n), where op transposes on request."""
+    a = a.swapaxes(-1, -2) if transpose_a else a
+    b = b.swapaxes(-1, -2) if transpose_b else b
+    if out is None:
+        batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        out = _empty((*batch, a.shape[-2], b.shape[-1]), a)
+    call(_cublas.gemm, _stack(out), *_operand(a), *_operand(b))
+    return out
+
+
+def add_product(c: Array, a: Array, b: Array, *, alpha: float) -> Array:
+    """Return ``c + alpha · a @ b``."""
+    c = _contiguous(c)
+    call(_cublas.gemm, _stack(c), *_operand(a), *_operand(b), alpha, 1.0)
+    return c
+
+
+def gram(x: Array, *, columns: bool = False, out: Array | None = None) -> Array:
+    """Return the products of all pairs of rows of ``x``, K = x xᵀ, or of all pairs of columns, K = xᵀ x."""
+    return product(x, x, transpose_a=columns, transpose_b=not columns, out=out)
+
+
+def adjacency(kind: AdjacencyKind, v: Array) -> Array:
+    """Return the symmetric, non-negative adjacency A (…, k, k) of the free matrix V (…, k, k)."""
+    return laplacian_terms(kind, v, array_namespace(v).zeros_like(v), weight=0.0).adjacency
+
+
+def laplacian_terms(
+    kind: AdjacencyKind,
+    v: Array,
+    gram: Array,
+    *,
+    weight: float,
+    update: Update | None = None,
+    out: Array | None = None,
+) -> LaplacianTerms:
+    """Return the learned graph's energy, adjacency, degrees, and the gradient of V (or update V by it).
+
+    Two launches: statistics of the softmax with the energy, then everything else over pairs of tiles, with
+    Adam's step of V in the same pass.
+    """
+    v = _contiguous(v)
+    stack, products = _stack(v), _stack(_contiguous(gram))
+    batch, nodes = stack.shape[:2]
+    dtype, depth = v.dtype, _depth_of_grid(batch)
+    strips = math.ceil(nodes / _TILE)
+    pairs = strips * (strips + 1) // 2
+    blocks = min(pairs if kind == "product" else math.ceil(nodes / _ROWS_OF_BLOCK), _MOST_BLOCKS["graph"])
+    energy = _empty(v.shape[:-2], v)
+    statistics = _empty((batch, 3, nodes) if kind == "row" else (batch, 3), v)
+    launch(
+        "laplacian",
+        "graph_statistics",
+        (dtype, _KINDS[kind]),
+        (blocks, 1, depth),
+        *(stack, products, statistics, energy, _empty((6 * batch * blocks,), v), _tickets(batch)),
+        *(batch, nodes),
+    )
+    a = _empty(v.shape, v) if out is None else out
+    pull = _empty(v.shape[:-1], v)
+    adam = isinstance(update, AdamUpdate)
+    gradient = None if adam else _empty(v.shape, v)
+    step: tuple[Any, ...] = (None, None, None, None, 0, 0)
+    if isinstance(update, AdamUpdate):
+        table, cursor, width, (offset,) = _step_numbers([update], v)
+        step = (*_moments(update), table, cursor, width, offset)
+    launch(
+        "laplacian",
+        "graph_step",
+        (dtype, _KINDS[kind], adam),
+        (pairs, 1, depth),
+        *(stack, products, statistics, weight, a, pull, gradient, *step),
+        *(_empty((batch * strips * nodes,), v), _tickets(batch * strips), batch, nodes),
+    )
+    if gradient is not None and update is not None:
+        apply_updates([v], [gradient], [update])
+        gradient = None
+    return LaplacianTerms(energy, a, pull, gradient, v)
+
+
+def _moments(update: AdamUpdate) -> tuple[Array, Array]:
+    moments = update.moments
+    moments.first, moments.second = _contiguous(moments.first), _contiguous(moments.second)
+    return moments.first, moments.second
+
+
+def _blocks_of_entries(stack: Array) -> int:
+    entries = int(stack.shape[1]) * int(stack.shape[2])
+    return min(math.ceil(entries / THREADS), _MOST_BLOCKS["entries"])
+
+
+def _sum_over_blocks(stack: Array) -> tuple[tuple[int, int, int], Array, Array]:
+    """Return the grid of an entrywise kernel that sums, its space for partial sums, and its tickets."""
+    batch, blocks = stack.shape[0], _blocks_of_entries(stack)
+    return (blocks, 1, _depth_of_grid(batch)), _empty((2 * batch * blocks,), stack), _tickets(batch)
+
+
+def residual(
+    x: Array,
+    y: Array,
+    weights: Array,
+    *,
+    scale: float,
+    huber_delta: float | None = None,
+    row_scale: Array | None = None,
+    column_scale: Array | None = None,
+    out: Array | None = None,
+) -> tuple[Array, Array]:
+    """Return the fidelity F and its gradient, with the diagonal parts of the Laplacians added."""
+    current = _stack(_contiguous(x))
+    gradient = _empty(x.shape, x) if out is None else out
+    value = _empty(x.shape[:-2], x)
+    grid, partial, tickets = _sum_over_blocks(current)
+    launch(
+        "residual",
+        "masked_residual",
+        (x.dtype, huber_delta is not None),
+        grid,
+        *(current, _contiguous(y), _contiguous(weights), gradient, scale, huber_delta or 0.0),
+        *(_scales(row_scale), _scales(column_scale), partial, tickets, value, *current.shape),
+    )
+    return value, gradient
+
+
+def _scales(scale: Array | None) -> Array | None:
+    return None if scale is None else _contiguous(scale)
+
+
+def scale_lines(g: Array, x: Array, row_scale: Array | None, column_scale: Array | None) -> Array:
+    """Return ``g + row_scale ⊙ x + x ⊙ column_scale`` for scales of shape (…, m) and (…, n)."""
+    g, current = _contiguous(g), _stack(_contiguous(x))
+    grid = (_blocks_of_entries(current), 1, _depth_of_grid(current.shape[0]))
+    scales = (_scales(row_scale), _scales(column_scale))
+    launch("residual", "add_scaled_lines", (x.dtype,), grid, g, current, *scales, *current.shape)
+    return g
+
+
+def fixed_laplacian(
+    g: Array, z: Array, adjacency: Any, degree: Array, *, weight: float
+) -> tuple[Array, Array]:
+    """Return R = tr(zᵀ L z) and g + 2 λ L z, with L = diag(degree) − adjacency given and symmetric.
+
+    When ``z`` is the transpose of a C-contiguous matrix x, all is done on x, whose columns are the nodes.
+    """
+    import cupy
+
+    turned = not z.flags.c_contiguous and z.swapaxes(-1, -2).flags.c_contiguous
+    x, target = (z.swapaxes(-1, -2), g.swapaxes(-1, -2)) if turned else (_contiguous(z), g)
+    target, current = _contiguous(target), _stack(x)
+    grid, partial, tickets = _sum_over_blocks(current)
+    value = _empty(z.shape[:-2], z)
+    sums = (2 * weight, partial, tickets, value, *current.shape)
+    if isinstance(adjacency, cupy.ndarray):
+        neighbours = product(x, adjacency) if turned else product(adjacency, x)
+        degrees = (None, degree) if turned else (degree, None)
+        graphs = math.prod(degree.shape[:-1])
+        arguments = (target, current, neighbours, *degrees, graphs, *sums)
+        launch("fixed_graph", "add_laplacian", (z.dtype,), grid, *arguments)
+    else:
+        index = "int" if adjacency.indices.dtype == np.int32 else "long long"
+        graph = (adjacency.data, adjacency.indices, adjacency.indptr, degree)
+        variant = (z.dtype, index, turned)
+        launch("fixed_graph", "add_sparse_laplacian", variant, grid, target, current, *graph, *sums)
+    return value, target.swapaxes(-1, -2) if turned else target
+
+
+def total_variation(
+    g: Array, x: Array, *, kind: VariationKind, epsilon: float, weight: float
+) -> tuple[Array, Array]:
+    """Return the variation R(x) over neighbours in rows and columns, and g + λ ∇R."""
+    g, current = _contiguous(g), _stack(_contiguous(x))
+    grid, partial, tickets = _sum_over_blocks(current)
+    value = _empty(x.shape[:-2], x)
+    variant, sums = (x.dtype, kind == "quadratic"), (partial, tickets, value, *current.shape)
+    launch("variation", "add_variation", variant, grid, g, current, weight, epsilon, *sums)
+    return value, g
+
+
+def apply_updates(params: Sequence[Array], grads: Sequence[Array], updates: Sequence[Update]) -> list[Array]:
+    """Carry out one update per parameter, in place: one launch for all that Adam moves."""
+    targets = [_contiguous(param) for param in params]
+    slopes = [_contiguous(grad) for grad in grads]
+    for kernel, is_adam in (("adam", True), ("descend", False)):
+        chosen = [i for i, update in enumerate(updates) if isinstance(update, AdamUpdate) is is_adam]
+        if chosen:
+            _update_all(
+                kernel,
+                [targets[i] for i in chosen],
+                [slopes[i] for i in chosen],
+                [updates[i] for i in chosen],
+            )
+    return targets
+
+
+def _update_all(
+    kernel: str, targets: Sequence[Array], slopes: Sequence[Array], updates: Sequence[Update]
+) -> None:
+    import cupy
+
+    table, cursor, width, offsets = _step_numbers(updates, targets[0])
+    rows = []
+    kept: list[Array] = []
+    for target, slope, update, offset in zip(targets, slopes, updates, offsets, strict=True):
+        moments = _moments(update) if isinstance(update, AdamUpdate) else ()
+        addresses = [moment.data.ptr for moment in moments] or [0, 0]
+        rows.append([target.data.ptr, slope.data.ptr, *addresses, target.size, offset])
+        kept += [target, slope, *moments]
+    tensors = cupy.asarray(np.array(rows, dtype=np.int64))
+    if _local.iteration is not None:
+        _local.iteration.keep(kept)  # the table knows addresses only
+    largest = max(target.size for target in targets)
+    grid = (min(math.ceil(largest / THREADS), _MOST_BLOCKS["adam"]), min(len(rows), _MOST_BLOCKS["second"]))
+    launch("adam", kernel, (targets[0].dtype,), grid, tensors, len(rows), table, cursor, width)
+
+
+def _step_numbers(updates: Sequence[Update], like: Array) -> tuple[Array, Array, int, list[int]]:
+    """Return the table of step numbers, the cursor, the width of a row, and where each update's stand."""
+    import cupy
+
+    if _local.iteration is not None:
+        iteration = _local.iteration
+        offsets = [iteration.offset(update) for update in updates]
+        return iteration.table(like.dtype), iteration.cursor, iteration.width, offsets
+    row = [number for update in updates for number in numbers(update)]
+    lengths = [len(numbers(update)) for update in updates]
+    table = cupy.asarray(np.array([row], dtype=like.dtype))
+    return table, cupy.zeros(1, dtype=cupy.int32), len(row), _starts(lengths)
+
+
+def _starts(lengths: Sequence[int]) -> list[int]:
+    return [sum(lengths[:position]) for position in range(len(lengths))]
+
+
+def memory(like: Array) -> Memory:
+    """Return memory for the intermediates of many iterations: each array is made once."""
+    return Lending(lambda shape: _empty(shape, like))
+
+
+class _Iteration:
+    """One iteration as a list of launches, with its tables on the device."""
+
+    def __init__(self, updates: Sequence[Update]) -> None:
+        import cupy
+
+        self.is_whole = True
+        self.cursor = cupy.zeros(1, dtype=cupy.int32)
+        lengths = [len(numbers(update)) for update in updates]
+        self.width = max(sum(lengths), 1)
+        self._updates, self._offsets = updates, _starts(lengths)
+        self._tables: dict[Any, Array] = {}
+        self._rows: npt.NDArray[np.float64] = np.zeros((0, self.width))
+        self._recording = Recording()
+        self._kept: list[Array] = []
+        self._ring: Array = None
+        self._batch: tuple[int, ...] = ()
+
+    def offset(self, update: Update) -> int:
+        """Return where in a row of the table the numbers of an update stand."""
+        position = next(i for i, known in enumerate(self._updates) if known is update)
+        return self._offsets[position]
+
+    def keep(self, arrays: Sequence[Array]) -> None:
+        """Hold arrays whose addresses the record contains."""
+        self._kept += arrays
+
+    def table(self, dtype: Any) -> Array:
+        """Return the step numbers on the device, in a dtype."""
+        import cupy
+
+        if dtype not in self._tables:
+            self._tables[dtype] = cupy.empty((CAPACITY, self.width), dtype=dtype)
+            self._fill(dtype)
+        return self._tables[dtype]
+
+    def _fill(self, dtype: Any) -> None:
+        self._tables[dtype][: len(self._rows)].set(self._rows.astype(dtype))
+
+    def load(self, steps: Sequence[Sequence[Update]]) -> None:
+        """Bring the numbers of the coming iterations to the device and go to the first of them."""
+        self._rows = np.zeros((len(steps), self.width))
+        for row, updates in zip(self._rows, steps, strict=True):
+            flat = [number for update in updates for number in numbers(update)]
+            row[: len(flat)] = flat
+        for dtype in self._tables:
+            self._fill(dtype)
+        self.cursor.set(np.zeros(1, np.int32))
+
+    def record(self, step: Step) -> Sequence[Array]:
+        """Carry the iteration out, note its launches, and let the last of them record its values."""
+        import cupy
+
+        _local.iteration = self
+        try:
+            with self._recording:
+                values = step(self._updates)
+                if self.is_whole:
+                    self._batch = values[0].shape
+                    size = math.prod(self._batch)
+                    self._ring = cupy.empty((CAPACITY, len(values), size), dtype=values[0].dtype)
+                    addresses = np.array([value.data.ptr for value in values], dtype=np.int64)
+                    self.keep(values)
+                    sources = cupy.asarray(addresses)
+                    counts = (len(values), size, self._ring, self.cursor, CAPACITY)
+                    launch("record", "record", (values[0].dtype,), (1,), sources, *counts)
+        finally:
+            _local.iteration = None
+        return values
+
+    def captured(self, stream: Any) -> Any:
+        """Return something that queues the whole iteration by one ``launch(stream)``."""
+        stream.begin_capture()
+        try:
+            self._recording.replay()
+        finally:
+            graph = stream.end_capture()
+        return graph
+
+    def read(self, count: int) -> npt.NDArray[np.float64]:
+        """Return what the last so many iterations recorded; waits for them."""
+        found: npt.NDArray[np.float64] = self._ring[:count].get().astype(np.float64)
+        return found.reshape(count, -1, *self._batch)
+
+
+def prepare(
+    begin: Begin,
+    step: Step,
+    *,
+    replayable: bool = False,
+    threads: int | None = None,
+    precision: Precision | None = None,
+) -> Run:
+    """Return a function that makes so many iterations and brings back what they recorded.
+
+    The first iteration of a replayable step is recorded and captured as a CUDA graph, which makes the others.
+    ``threads`` is for the CPU.
+    """
+    import cupy
+
+    stream = cupy.cuda.Stream(non_blocking=True)
+    iteration: _Iteration | None = None
+    graph: Any = None
+
+    def portion(count: int) -> npt.NDArray[np.float64]:
+        nonlocal iteration, graph
+        steps = [begin() for _ in range(count)]
+        if not replayable or (iteration is not None and not iteration.is_whole):
+            return _values([step(updates) for updates in steps])
+        first = iteration is None
+        if iteration is None:
+            iteration = _Iteration(steps[0])
+        iteration.load(steps)
+        if first:
+            values = iteration.record(step)
+            if not iteration.is_whole:
+                return _values([values, *(step(updates) for updates in steps[1:])])
+        for _ in range(first, count):
+            if graph is None:
+                graph = iteration.captured(stream)
+            graph.launch(stream)
+        return iteration.read(count)
+
+    def run(iterations: int) -> npt.NDArray[np.float64]:
+        cupy.cuda.get_current_stream().synchronize()  # what it made, the stream below reads
+        with _cublas.precision(precision), stream:
+            counts = [min(CAPACITY, iterations - done) for done in range(0, iterations, CAPACITY)]
+            return np.concatenate([portion(count) for count in counts])
+
+    return run
+
+
+def _values(records: Sequence[Sequence[Array]]) -> npt.NDArray[np.float64]:
+    """Return values of iterations that were made one by one."""
+    import cupy
+
+    rows = [cupy.stack(list(values)) for values in records]
+    found: npt.NDArray[np.float64] = cupy.stack(rows).get().astype(np.float64)
+    return found

@@ -1,0 +1,247 @@
+"""What each kernel must compute, by ``engines/reference.py``, for any shape, type and thread order."""
+
+import math
+
+import numpy as np
+import scipy.sparse
+
+from airnp.engines import reference
+from airnp.engines.contract import AdamUpdate, DescentUpdate, Moments
+from tests import kernel_launches as launches
+from tests.kernel_launches import KINDS, Numbers, check_fences, fenced
+
+BETA1, BETA2, RATE, EPSILON = 0.9, 0.999, 1e-3, 1e-8
+TOLERANCE = {np.float32: 2e-5, np.float64: 1e-12}
+
+
+def assert_close(got, want, dtype, *, size=None, tolerance=None):
+    """Compare, with rounding relative to ``size``: what was summed, or the largest entry."""
+    tolerance = TOLERANCE[dtype] if tolerance is None else tolerance
+    want = np.asarray(want)
+    assert got.dtype == dtype
+    size = np.max(np.abs(want), initial=0) if size is None else size
+    np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance * size)
+
+
+def wide(*arrays):
+    """Return copies in double precision, or None where there is none."""
+    return [None if array is None else array.astype(np.float64) for array in arrays]
+
+
+def adam_numbers(step):
+    """Return the six numbers of an Adam step, as the host puts them into the table."""
+    rate, root = RATE / (1 - BETA1**step), 1 / math.sqrt(1 - BETA2**step)
+    return 1 - BETA1, BETA2, 1 - BETA2, rate, root, EPSILON
+
+
+def adam_update(first, second, step):
+    return AdamUpdate(Moments(first, second), RATE, step, BETA1, BETA2, EPSILON)
+
+
+class Graph:
+    """V, the Gram matrix of its nodes, and moments, in a stack."""
+
+    def __init__(self, dtype, batch, nodes, seed, spread=1.0):
+        rng = np.random.default_rng(seed)
+        z = rng.standard_normal((batch, nodes, 7))
+        self.dtype, self.weight, self.step = dtype, 0.3, 5
+        self.v = fenced(spread * rng.standard_normal((batch, nodes, nodes)), dtype)
+        self.gram = fenced(z @ z.swapaxes(1, 2), dtype)
+        self.first = fenced(1e-2 * rng.standard_normal(self.v.shape), dtype)
+        self.second = fenced(1e-4 + 1e-3 * rng.random(self.v.shape), dtype)
+
+    def expected(self, kind, adam):
+        v, gram, first, second = wide(self.v, self.gram, self.first, self.second)
+        update = adam_update(first, second, self.step) if adam else None
+        terms = reference.laplacian_terms(KINDS[kind], v, gram, weight=self.weight, update=update)
+        return terms, (first, second)
+
+    def launched(self, kind, adam, machine, times=1):
+        """Return what both kernels computed on copies of the arrays, after the launch was made so often."""
+        gram = fenced(self.gram)
+        statistics = launches.statistics_launch(kind, fenced(self.v), gram, machine)
+        for _ in range(times):
+            machine.run(statistics)
+        v, first, second = (fenced(array) for array in (self.v, self.first, self.second))
+        numbers = Numbers.of(adam_numbers(self.step), self.dtype) if adam else None
+        moments = (first, second) if adam else None
+        known, energy = statistics.args[2:4]
+        step = launches.step_launch(kind, v, gram, known, self.weight, moments, numbers, machine)
+        for _ in range(times if not adam else 1):
+            machine.run(step)
+        arrays = [part for part in (*statistics.args, *step.args) if isinstance(part, np.ndarray)]
+        check_fences(*arrays)
+        for part in arrays:
+            if part.dtype == np.uint32:
+                assert not part.any(), "tickets are not ready for the next launch"
+        np.testing.assert_array_equal(gram, self.gram)
+        if not adam:
+            np.testing.assert_array_equal(v, self.v)
+        adjacency, pull, gradient = step.args[4:7]
+        found = {"energy": energy, "adjacency": adjacency, "pull": pull, "statistics": known}
+        return found | ({"v": v, "first": first, "second": second} if adam else {"gradient": gradient})
+
+
+class Entries:
+    """x, y, weights and more for the kernels that pass over a matrix once."""
+
+    def __init__(self, dtype, shape, seed):
+        rng = np.random.default_rng(seed)
+        batch, rows, columns = shape
+        self.dtype = dtype
+        self.x, self.y, self.g, self.neighbours = (
+            fenced(rng.standard_normal(shape), dtype) for _ in range(4)
+        )
+        self.weights = fenced(rng.random(shape) * (rng.random(shape) < 0.7), dtype)
+        self.row_scale = fenced(rng.standard_normal((batch, rows)), dtype)
+        self.column_scale = fenced(rng.standard_normal((batch, columns)), dtype)
+
+
+def run_and_check(launch, machine, times=1):
+    """Launch so often; check the margins, and that the tickets are ready for the next launch."""
+    for _ in range(times):
+        machine.run(launch)
+    arrays = [part for part in launch.args if isinstance(part, np.ndarray)]
+    check_fences(*arrays)
+    for part in arrays:
+        if part.dtype == np.uint32:
+            assert not part.any(), "tickets are not ready for the next launch"
+
+
+def check_graph(kind, adam, dtype, nodes, batch, spread, seed, machine):
+    """Both kernels of a learned graph, with the gradient written or used for Adam's step."""
+    graph = Graph(dtype, batch, nodes, seed, spread)
+    found = graph.launched(kind, adam, machine)
+    terms, (first, second) = graph.expected(kind, adam)
+    assert_close(found["energy"], terms.energy, dtype)
+    assert_close(found["adjacency"], terms.adjacency, dtype)
+    assert_close(found["pull"], terms.pull, dtype)
+    np.testing.assert_array_equal(found["adjacency"], found["adjacency"].swapaxes(1, 2))
+    if adam:
+        assert_close(found["v"], terms.parameter, dtype)
+        assert_close(found["first"], first, dtype)
+        assert_close(found["second"], second, dtype)
+    else:
+        assert_close(found["gradient"], terms.gradient, dtype)
+
+
+def check_residual(dtype, shape, delta, scales, seed, machine):
+    """masked_residual, launched twice, and add_scaled_lines."""
+    of = Entries(dtype, shape, seed)
+    row_scale, column_scale = of.row_scale if scales[0] else None, of.column_scale if scales[1] else None
+    launch = launches.residual_launch(of.x, of.y, of.weights, 1.7, delta, row_scale, column_scale, machine)
+    run_and_check(launch, machine, times=2)
+    x, y, weights, rows, columns = wide(of.x, of.y, of.weights, row_scale, column_scale)
+    value, gradient = reference.residual(
+        x, y, weights, scale=1.7, huber_delta=delta, row_scale=rows, column_scale=columns
+    )
+    assert_close(launch.args[10], value, dtype)
+    assert_close(launch.args[3], gradient, dtype)
+    lines = launches.lines_launch(of.g, of.x, row_scale, column_scale, machine)
+    wanted = reference.scale_lines(of.g.astype(np.float64), x, rows, columns)
+    run_and_check(lines, machine)
+    assert_close(of.g, wanted, dtype)
+
+
+def check_variation(dtype, shape, quadratic, seed, machine):
+    """add_variation."""
+    of = Entries(dtype, shape, seed)
+    g, x = wide(of.g, of.x)
+    kind = "quadratic" if quadratic else "l1"
+    value, wanted = reference.total_variation(g, x, kind=kind, epsilon=0.05, weight=0.7)
+    launch = launches.variation_launch(of.g, of.x, quadratic, 0.7, 0.05, machine)
+    run_and_check(launch, machine)
+    assert_close(launch.args[6], value, dtype)
+    assert_close(of.g, wanted, dtype)
+
+
+def line_reference(g, z, adjacency, degree, columns, weight):
+    """reference.fixed_laplacian for nodes that are rows, or columns."""
+    if not columns:
+        return reference.fixed_laplacian(g, z, adjacency, degree, weight=weight)
+    turned = (g.swapaxes(1, 2), z.swapaxes(1, 2))
+    value, gradient = reference.fixed_laplacian(*turned, adjacency, degree, weight=weight)
+    return value, gradient.swapaxes(1, 2)
+
+
+def cancelled(z, degree):
+    """Return the size of degree ⊙ z, which the neighbours may cancel, or of Σ z ⊙ degree ⊙ z."""
+    return 1 + 4 * np.max(degree) * np.sum(np.square(z))
+
+
+def check_dense_laplacian(dtype, shape, columns, shared, seed, machine):
+    """add_laplacian."""
+    of = Entries(dtype, shape, seed)
+    nodes = shape[2 if columns else 1]
+    adjacency = np.random.default_rng(seed).random((1 if shared else shape[0], nodes, nodes))
+    adjacency += adjacency.swapaxes(1, 2)
+    degree = fenced(adjacency.sum(-1), dtype)
+    g, z = wide(of.g, of.x)
+    neighbours = fenced(z @ adjacency if columns else adjacency @ z, dtype)
+    value, wanted = line_reference(g, z, adjacency, degree.astype(np.float64), columns, 0.4)
+    launch = launches.laplacian_launch(of.g, of.x, neighbours, degree, columns, 0.8, machine)
+    run_and_check(launch, machine)
+    assert_close(launch.args[9], value, dtype, size=cancelled(z, degree))
+    assert_close(of.g, wanted, dtype, size=cancelled(1, degree))
+
+
+def check_sparse_laplacian(dtype, shape, columns, index, density, seed, machine):
+    """add_sparse_laplacian."""
+    of = Entries(dtype, shape, seed)
+    nodes = shape[2 if columns else 1]
+    rng = np.random.default_rng(seed)
+    adjacency = rng.random((nodes, nodes)) * (rng.random((nodes, nodes)) < density)
+    adjacency = (adjacency + adjacency.T).astype(dtype)
+    sparse = scipy.sparse.csr_array(adjacency)
+    parts = (fenced(sparse.data), fenced(sparse.indices, index), fenced(sparse.indptr, index))
+    degree = fenced(adjacency.sum(-1), dtype)
+    value, wanted = line_reference(*wide(of.g, of.x, adjacency, degree), columns, 0.4)
+    launch = launches.sparse_launch(of.g, of.x, parts, degree, columns, 0.8, machine)
+    run_and_check(launch, machine)
+    assert_close(launch.args[9], value, dtype, size=cancelled(of.x, degree))
+    assert_close(of.g, wanted, dtype, size=cancelled(1, degree))
+
+
+def state(size, dtype, scale=1.0, seed=0):
+    """Return p, g, first and second of one tensor."""
+    rng = np.random.default_rng(seed)
+    p, first, g = (rng.standard_normal(size).astype(dtype) for _ in range(3))
+    second = np.square(rng.standard_normal(size)).astype(dtype)
+    return fenced(p), fenced(g * dtype(scale)), fenced(first), fenced(second)
+
+
+def check_tensors(dtype, sizes, adam, machine):
+    """adam or descend over tensors that each have numbers of their own."""
+    tensors = [state(size, dtype, seed=seed) for seed, size in enumerate(sizes)]
+    wanted = [wide(*parts) for parts in tensors]
+    width, row = 6 if adam else 1, 2
+    numbers = np.full((row + 2, width * len(sizes) + 1), np.nan, dtype)
+    offsets = [1 + width * position for position in range(len(sizes))][::-1]
+    for position, (offset, (p, g, first, second)) in enumerate(zip(offsets, wanted, strict=True)):
+        step = 3 + position  # every tensor has numbers of its own
+        update = adam_update(first, second, step) if adam else DescentUpdate(RATE * step, step)
+        numbers[row, offset : offset + width] = adam_numbers(step) if adam else RATE * step
+        reference.apply_updates([p], [g], [update])
+    launch = launches.tensors_launch(
+        "adam" if adam else "descend", tensors, offsets, fenced(numbers), fenced([row], np.int32), machine
+    )
+    run_and_check(launch, machine)
+    for parts, want in zip(tensors, wanted, strict=True):
+        check_fences(*parts)
+        for got, right in zip(parts, want, strict=True):
+            assert_close(got, right, dtype)
+
+
+def check_record(dtype, count, batch, capacity, machine):
+    """record, until the cursor is back at the start."""
+    rng = np.random.default_rng(count)
+    ring, cursor = fenced(np.full((capacity, count, batch), np.nan), dtype), fenced([0], np.int32)
+    lines = []
+    for line in range(capacity):
+        sources = [fenced(rng.standard_normal(batch), dtype) for _ in range(count)]
+        assert cursor[0] == line
+        run_and_check(launches.record_launch(sources, ring, cursor), machine)
+        lines.append(np.stack(sources))
+        np.testing.assert_array_equal(ring[: line + 1], np.stack(lines))
+        assert np.isnan(ring[line + 1 :]).all()
+    assert cursor[0] == 0
