@@ -219,6 +219,20 @@ def test_the_graph_makes_what_single_launches_make(gpu, monkeypatch):
     np.testing.assert_array_equal(replayed.history["loss"], single.history["loss"])
 
 
+def test_a_library_that_cannot_be_captured_costs_speed_only(gpu, monkeypatch):
+    multiply = Cublas._multiply
+
+    def refusing(self, *arguments):
+        capturing = gpu.cupy.cuda.get_current_stream().is_capturing()
+        return 14 if capturing else multiply(self, *arguments)
+
+    expected = airnp.fit(*data(), xp=gpu.cupy, max_iter=30, stop=None, seed=0)
+    monkeypatch.setattr(Cublas, "_multiply", refusing)
+    with pytest.warns(RuntimeWarning, match=r"could not be captured .*status 14"):
+        found = airnp.fit(*data(), xp=gpu.cupy, max_iter=30, stop=None, seed=0)
+    np.testing.assert_array_equal(found.X.get(), expected.X.get())
+
+
 def test_runs_longer_than_the_tables_are_cut(gpu, monkeypatch):
     monkeypatch.setattr(cuda, "CAPACITY", 7)
     assert_same(*both(gpu, max_iter=60, optimizer=airnp.Adam(schedule=airnp.ExponentialDecay(0.5, 5))))
@@ -322,6 +336,14 @@ def test_two_devices_at_once(gpu):
 def test_tf32_is_off_unless_asked_for(gpu, dtype, precision, modes):
     airnp.fit(*data(), xp=gpu.cupy, max_iter=3, stop=None, dtype=dtype, precision=precision)
     assert set(gpu.cublas.modes) == modes
+
+
+def test_cublas_is_set_up_before_the_capture(gpu):
+    """During the capture nothing but the product itself is called."""
+    iterate(gpu, 1)
+    calls = len(gpu.cublas.modes)
+    iterate(gpu, 5)
+    assert len(gpu.cublas.modes) <= calls + 3
 
 
 def test_an_error_of_cublas_is_not_lost(gpu, monkeypatch):

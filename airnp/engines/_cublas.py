@@ -82,18 +82,26 @@ class _Handle:
         self._pointer = ctypes.c_void_p()
         _check(self._library.cublasCreate_v2(ctypes.byref(self._pointer)), "cublasCreate")
         self._workspace = cupy.empty(_WORKSPACE_BYTES, dtype=cupy.uint8)
+        self._state: tuple[int, int] | None = None
 
     def multiply(self, double: bool, stream: int, arguments: tuple[Any, ...]) -> None:
         """Queue one ``gemmStridedBatched`` on a stream."""
+        mode = _TF32_MATH if _local.tf32 and not double else _DEFAULT_MATH
+        # Only on a change: while a stream is captured nothing but the product itself should be called.
+        if self._state != (stream, mode):
+            self._set(stream, mode)
+        name = "cublasDgemmStridedBatched" if double else "cublasSgemmStridedBatched"
+        _check(getattr(self._library, name)(self._pointer, *arguments), name)
+
+    def _set(self, stream: int, mode: int) -> None:
         library, handle = self._library, self._pointer
+        self._state = None
         _check(library.cublasSetStream_v2(handle, ctypes.c_void_p(stream)), "cublasSetStream")
-        # A new stream resets the workspace to cuBLAS's own pool.
+        # A new stream has reset the workspace to cuBLAS's own pool.
         workspace = ctypes.c_void_p(self._workspace.data.ptr), ctypes.c_size_t(_WORKSPACE_BYTES)
         _check(library.cublasSetWorkspace_v2(handle, *workspace), "cublasSetWorkspace")
-        mode = _TF32_MATH if _local.tf32 and not double else _DEFAULT_MATH
         _check(library.cublasSetMathMode(handle, ctypes.c_int(mode)), "cublasSetMathMode")
-        name = "cublasDgemmStridedBatched" if double else "cublasSgemmStridedBatched"
-        _check(getattr(library, name)(handle, *arguments), name)
+        self._state = (stream, mode)
 
 
 def gemm_strided_batched(

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -411,14 +413,33 @@ class _Iteration:
             _local.iteration = None
         return values
 
-    def captured(self, stream: Any) -> Any:
-        """Return something that queues the whole iteration by one ``launch(stream)``."""
+    def prepared(self, stream: Any) -> Callable[[], None]:
+        """Return a function that queues the whole iteration: the launch of a CUDA graph.
+
+        Should a driver or library refuse to be captured, the launches are made one by one, which is slower
+        and computes the same.
+        """
+        try:
+            graph = self._captured(stream)
+        except RuntimeError as error:
+            warnings.warn(
+                f"the iteration could not be captured as a CUDA graph ({error}); its kernels are launched "
+                "one by one, which is slower for small matrices",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+            return self._recording.replay
+        return lambda: graph.launch(stream)
+
+    def _captured(self, stream: Any) -> Any:
         stream.begin_capture()
         try:
             self._recording.replay()
-        finally:
-            graph = stream.end_capture()
-        return graph
+        except RuntimeError:
+            with suppress(RuntimeError):  # a capture that failed says so once more when it ends
+                stream.end_capture()
+            raise
+        return stream.end_capture()
 
     def read(self, count: int) -> npt.NDArray[np.float64]:
         """Return what the last so many iterations recorded; waits for them."""
@@ -443,10 +464,10 @@ def prepare(
 
     stream = cupy.cuda.Stream(non_blocking=True)
     iteration: _Iteration | None = None
-    graph: Any = None
+    again: Callable[[], None] | None = None
 
     def portion(count: int) -> npt.NDArray[np.float64]:
-        nonlocal iteration, graph
+        nonlocal iteration, again
         steps = [begin() for _ in range(count)]
         if not replayable or (iteration is not None and not iteration.is_whole):
             return _values([step(updates) for updates in steps])
@@ -459,9 +480,9 @@ def prepare(
             if not iteration.is_whole:
                 return _values([values, *(step(updates) for updates in steps[1:])])
         for _ in range(first, count):
-            if graph is None:
-                graph = iteration.captured(stream)
-            graph.launch(stream)
+            if again is None:
+                again = iteration.prepared(stream)
+            again()
         return iteration.read(count)
 
     def run(iterations: int) -> npt.NDArray[np.float64]:
