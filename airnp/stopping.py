@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from airnp._arrays import Array, from_numpy, to_numpy
 from airnp._checks import checked_number, checked_whole
+from airnp.holdout import like_the_gaps
 from airnp.inputs import Observations
 from airnp.state import FitState
 from airnp.transforms import Transform
@@ -125,8 +126,9 @@ class HeldOut(StopRule):
     Parameters
     ----------
     fraction : float
-        Share of the observed entries to hold out, at random. At least 20 are, or a fifth if there are few,
-        as far as every row and column keeps an entry.
+        Share of the observed entries to hold out: at random, or where missing entries lie together in holes,
+        under copies of these holes. At least 20 are, or a fifth if there are few, as far as every row and
+        column keeps an entry.
     patience : int
         Iterations without improvement before the fit ends, at least; see the notes.
     relative_patience : float
@@ -174,27 +176,10 @@ class HeldOut(StopRule):
 
 
 def _draw(observed: Bools, fraction: float, seed: int) -> Bools:
-    """Return the entries of one problem to hold out.
-
-    No row or column of a matrix loses its last entry; measurements, and matrices of one row or column, are
-    a list that keeps at least one.
-    """
+    """Return the entries of one problem to hold out."""
     total = int(observed.sum())
     wanted = min(max(round(fraction * total), min(20, total // 5)), total - 1)
-    held = np.zeros(observed.shape, dtype=bool)
-    guarded = min(observed.shape) > 1
-    in_row, in_column = observed.sum(axis=1).tolist(), observed.sum(axis=0).tolist()
-    rng = np.random.default_rng([seed, 1])
-    for row, column in rng.permutation(np.argwhere(observed)).tolist():
-        if wanted == 0:
-            break
-        if guarded and (in_row[row] == 1 or in_column[column] == 1):
-            continue
-        in_row[row] -= 1
-        in_column[column] -= 1
-        held[row, column] = True
-        wanted -= 1
-    return held
+    return like_the_gaps(observed, wanted, np.random.default_rng([seed, 1]))
 
 
 class _HeldOutMonitor(Monitor):

@@ -1,0 +1,98 @@
+"""Which observed entries to hold out, so that predicting them is like predicting the missing ones.
+
+Entries that are missing here and there are surrounded by observed ones; a hole in a picture is not. A fit
+that is asked to predict scattered entries only would look good long after it has begun to fill holes badly.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from scipy import ndimage
+
+Bools = npt.NDArray[np.bool_]
+
+_CLUSTERED = 0.25
+"""How much more often than by chance the neighbours of missing entries are missing when gaps are holes."""
+
+_TRIES = 300
+"""Places that are tried for copies of holes."""
+
+_NEIGHBOURS = np.array([[0, 1, 0], [1, 0, 1], [0, 1, 0]])
+
+
+def have_holes(observed: Bools) -> bool:
+    """Return whether missing entries lie together, as in pictures with holes, rather than here and there.
+
+    Examples
+    --------
+    >>> observed = np.ones((20, 20), dtype=bool)
+    >>> observed[5:11, 4:12] = False
+    >>> have_holes(observed)
+    True
+    """
+    missing = ~observed
+    if min(observed.shape) < 3 or not missing.any() or not observed.any():
+        return False
+    there = ndimage.convolve(np.ones(observed.shape), _NEIGHBOURS, mode="constant")
+    gone = ndimage.convolve(missing.astype(float), _NEIGHBOURS, mode="constant")
+    share = gone[missing].sum() / there[missing].sum()
+    return bool(share > missing.mean() + _CLUSTERED)
+
+
+def scattered(observed: Bools, wanted: int, rng: np.random.Generator) -> Bools:
+    """Return ``wanted`` observed entries at random, as far as every row and column keeps one.
+
+    Measurements, and matrices of one row or column, are a list that keeps at least one.
+    """
+    held = np.zeros(observed.shape, dtype=bool)
+    wanted = min(wanted, int(observed.sum()) - 1)
+    guarded = min(observed.shape) > 1
+    in_row, in_column = observed.sum(axis=1).tolist(), observed.sum(axis=0).tolist()
+    for row, column in rng.permutation(np.argwhere(observed)).tolist():
+        if wanted <= 0:
+            break
+        if guarded and (in_row[row] == 1 or in_column[column] == 1):
+            continue
+        in_row[row] -= 1
+        in_column[column] -= 1
+        held[row, column] = True
+        wanted -= 1
+    return held
+
+
+def holes(observed: Bools, wanted: int, rng: np.random.Generator) -> Bools:
+    """Return about ``wanted`` observed entries under copies of the real holes, flipped and moved at random.
+
+    A copy is left out if a row or column would lose all its entries. May return fewer, or none.
+    """
+    labels, count = ndimage.label(~observed)
+    shapes = [labels[box] == number + 1 for number, box in enumerate(ndimage.find_objects(labels))]
+    areas = np.array([shape.sum() for shape in shapes], dtype=float)
+    held = np.zeros(observed.shape, dtype=bool)
+    for _ in range(_TRIES):
+        if held.sum() >= wanted:
+            break
+        shape = shapes[rng.choice(count, p=areas / areas.sum())]
+        shape = shape[:: rng.choice((-1, 1)), :: rng.choice((-1, 1))]
+        top, left = (
+            rng.integers(0, size - own + 1) for size, own in zip(held.shape, shape.shape, strict=True)
+        )
+        more = held.copy()
+        more[top : top + shape.shape[0], left : left + shape.shape[1]] |= shape
+        more &= observed
+        kept = observed & ~more
+        too_many = more.sum() > 1.5 * wanted and held.sum() > 0.5 * wanted
+        if not too_many and np.array_equal(kept.any(axis=0), observed.any(axis=0)):
+            if np.array_equal(kept.any(axis=1), observed.any(axis=1)):
+                held = more
+    return held
+
+
+def like_the_gaps(observed: Bools, wanted: int, rng: np.random.Generator) -> Bools:
+    """Return about ``wanted`` observed entries to hold out, shaped as the missing ones are."""
+    if have_holes(observed):
+        held = holes(observed, wanted, rng)
+        if held.sum() >= wanted / 2:
+            return held
+    return scattered(observed, wanted, rng)
