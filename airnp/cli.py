@@ -1,4 +1,4 @@
-"""The command line: ``airnp demo``, ``airnp info``, ``airnp --version``.
+"""The command line: ``airnp demo``, ``airnp data``, ``airnp info``, ``airnp --version``.
 
 A command is a function that adds its arguments to a parser and one that runs it; `COMMANDS` is the table.
 Modules that compute are imported by the command that needs them, so that ``--help`` answers at once.
@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from airnp import __version__
+from airnp.datasets import command as data_command
 
 __all__ = ["COMMANDS", "Command", "main"]
 
@@ -132,6 +133,7 @@ def _cupy() -> str:
 
 COMMANDS = {
     "demo": Command("complete a picture with holes and write before_after.png", _demo_arguments, _demo),
+    "data": Command("list or fetch the data of the paper", data_command.arguments, data_command.run),
     "info": Command("show versions, optional packages and devices", _no_arguments, _info),
 }
 
