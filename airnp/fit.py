@@ -3,44 +3,27 @@
 from __future__ import annotations
 
 import os
-import time
-import warnings
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from airnp import metrics, normalization
-from airnp._arrays import Array, on_device, to_numpy
+from airnp._arrays import on_device
 from airnp._checks import checked_whole
-from airnp.engines.contract import NO_MEMORY, Precision
+from airnp.engines.contract import Precision
 from airnp.engines.threads import checked_threads
 from airnp.fidelity import FidelityScale, Loss
-from airnp.history import History, energy_columns
-from airnp.inputs import Observations, read
-from airnp.linearmaps import check_shape_of_entries, measurement_operator
+from airnp.inputs import Observations
+from airnp.loop import Callback, Loop, Options
 from airnp.memory_errors import explained_memory
-from airnp.normalization import Normalization
 from airnp.objective import Objective
 from airnp.optimizers import resolve_optimizer
-from airnp.progress import ProgressBar
+from airnp.prepared import prepare
 from airnp.regularizers import Regularizer
-from airnp.result import DivergenceError, FitResult, FittedRegularizer
-from airnp.state import FitState
-from airnp.stopping import Choice, Monitor, resolve_stop
-from airnp.training import Training
-from airnp.transforms import Transform
-
-Callback = Callable[[int, FitState], Any]
-
-_WHOLE_EVERY = 50
-"""Iterations at most that run in one go; what an interrupt or a divergence may cost."""
-
-_CHECKPOINT_SECONDS = 30.0
+from airnp.result import FitResult
+from airnp.stopping import resolve_stop
 
 
 def fit(
@@ -191,7 +174,7 @@ def fit(
     seed = _checked_seed(seed)
     if callback is not None and not callable(callback):
         raise TypeError(f"callback: expected a function of (iteration, state), got {type(callback).__name__}")
-    options = _Options(
+    options = Options(
         max_iter=max_iter,
         record_every=record_every,
         seed=seed,
@@ -204,14 +187,14 @@ def fit(
         progress=progress,
         file=None if checkpoint is None else _checked_path(checkpoint),
     )
-    data = _prepare(Y, mask, weights, xp, device, dtype, operator, shape, normalize)
+    data = prepare(Y, mask, weights, xp, device, dtype, operator, shape, normalize)
     seen = data.observations
     batch = tuple(seen.values.shape[:-2]) if data.operator is None else ()
     sizes = (batch, *data.shape, checked_whole("depth", depth), rank, seen.dtype)
-    with on_device(seen.xp, seen.device), explained_memory(*sizes):
-        monitor = rule.begin(data.observations, data.operator, seed)
-        objective = Objective.from_observations(
-            _without(data.observations, monitor.held_out),
+
+    def objective_of(observations: Observations) -> Objective:
+        return Objective.from_observations(
+            observations,
             regularizers=regularizers,
             depth=depth,
             rank=rank,
@@ -222,299 +205,10 @@ def fit(
             huber_delta=huber_delta,
             engine=engine,
         )
-        _check_precision_for(objective, options.precision)
-        return _complete(data, objective, monitor, options)
 
-
-@dataclass(frozen=True)
-class _Options:
-    """How to go about it, checked."""
-
-    max_iter: int
-    record_every: int
-    seed: int
-    init: Any
-    optimizer: Any
-    threads: int
-    precision: Precision | None
-    truth: Any
-    callback: Callback | None
-    progress: bool
-    file: Path | None
-
-
-def _complete(data: _Data, objective: Objective, monitor: Monitor, options: _Options) -> FitResult:
-    """Make iterations until a rule, the callback, the user or ``max_iter`` ends them."""
-    max_iter, record_every, callback, file = (
-        options.max_iter,
-        options.record_every,
-        options.callback,
-        options.file,
-    )
-    watcher = _Watcher(objective, data, options.truth)
-    training = Training(
-        objective,
-        options.optimizer,
-        objective.init(options.seed, options.init),
-        threads=options.threads,
-        precision=options.precision,
-    )
-
-    def result_so_far(reason: str) -> FitResult:
-        watcher.history.truncate(training.iteration)
-        return _result(objective, data, training, monitor, watcher.history, reason, options.seed)
-
-    reason = f"max_iter ({max_iter}) reached"
-    saved = time.monotonic()
-    try:
-        with ProgressBar(max_iter, options.progress) as bar:
-            for iterations in _portions(max_iter, record_every, monitor.every):
-                values = training.advance(iterations)
-                if not np.isfinite(values).all():
-                    raise _diverged(training, _finite_iterations(training, values), result_so_far)
-                state = watcher.state(training, values)
-                last = training.iteration == max_iter
-                look = last or _due(training.iteration, monitor.every)
-                stopped = monitor.check(state) if look else None
-                if last or stopped or training.iteration == 1 or _due(training.iteration, record_every):
-                    watcher.record(state)
-                    bar.show(state)
-                    if callback is not None and callback(training.iteration, state) and stopped is None:
-                        if not look:
-                            monitor.check(state)  # the last iterate may be the best one
-                        stopped = "stopped by callback"
-                if stopped is not None:
-                    reason = stopped
-                    break
-                if file is not None and time.monotonic() - saved > _CHECKPOINT_SECONDS:
-                    _save_checkpoint(training, result_so_far, file)
-                    saved = time.monotonic()
-        if not training.is_finite():
-            raise _diverged(training, training.iteration, result_so_far)
-    except KeyboardInterrupt:
-        # An iteration may have been cut in half.
-        training.rewind()
-        if not training.is_finite():
-            training.fall_back()
-        reason = "interrupted"
-    training.release()
-    result = result_so_far(reason)
-    if file is not None:
-        _save(result, file)
-    return result
-
-
-@dataclass(frozen=True)
-class _Data:
-    """What was read: the observations as the mathematics sees them, and the way back."""
-
-    observations: Observations
-    normalization: Normalization
-    operator: Transform | None
-    shape: tuple[int, int]
-    original: Array | None
-
-
-def _prepare(
-    Y: Any,
-    mask: Any,
-    weights: Any,
-    xp: Any,
-    device: Any,
-    dtype: Any,
-    operator: Any,
-    shape: Any,
-    normalize: bool,
-) -> _Data:
-    if not isinstance(normalize, bool | np.bool_):
-        raise TypeError(f"normalize: expected True or False, got {normalize!r}")
-    observations = read(Y, mask, weights, xp=xp, device=device, dtype=dtype, matrices=operator is None)
-    with on_device(observations.xp, observations.device):
-        return _normalized(observations, operator, shape, normalize)
-
-
-def _normalized(observations: Observations, operator: Any, shape: Any, normalize: bool) -> _Data:
-    """Return the observations in the units that are fitted, and the way back."""
-    if operator is None:
-        batch, size = tuple(observations.values.shape[:-2]), tuple(observations.values.shape[-2:])
-        check_shape_of_entries(shape, size)
-        original = observations.place(observations.values, observations.dtype)
-        scaled, way_back = (
-            normalization.by_range(observations)
-            if normalize
-            else (observations, normalization.identity(observations, batch))
-        )
-        return _Data(scaled.moved(), way_back, None, size, original)
-    observations = observations.moved()
-    bound, size = measurement_operator(operator, observations.values, shape, observations.xp)
-    scaled, way_back = (
-        normalization.by_size(observations, bound, size)
-        if normalize
-        else (observations, normalization.identity(observations, ()))
-    )
-    return _Data(scaled, way_back, bound, size, None)
-
-
-def _without(observations: Observations, held_out: npt.NDArray[np.bool_] | None) -> Observations:
-    """Return the observations less those that are held out."""
-    if held_out is None:
-        return observations
-    kept = observations.place(~held_out, observations.dtype)
-    return replace(observations, weights=observations.weights * kept)
-
-
-class _Watcher:
-    """Turns what the engine recorded into states and history."""
-
-    def __init__(self, objective: Objective, data: _Data, truth: Any) -> None:
-        self._objective = objective
-        self._data = data
-        self._energies = energy_columns([regularizer.name for regularizer in objective.regularizers])
-        self._learned = tuple(
-            name
-            for name, term in zip(self._energies, objective.terms, strict=True)
-            if term.parameter_shape is not None and term.weight > 0
-        )
-        self._missing_from = None if data.original is None else to_numpy(data.observations.mask)
-        self._truth = None if truth is None else self._checked_truth(truth)
-        self.history = History(
-            ["loss", "fidelity", *self._energies, *(["nmae"] if truth is not None else [])]
-        )
-        self._last: npt.NDArray[np.float64] | None = None
-
-    def _checked_truth(self, truth: Any) -> npt.NDArray[Any]:
-        values = to_numpy(truth)
-        shape = (*self._objective.batch, *self._objective.shape)
-        if values.shape != shape:
-            raise ValueError(f"truth: expected shape {shape}, got {values.shape}")
-        if self._missing_from is not None and bool(self._missing_from.all(axis=(-2, -1)).any()):
-            raise ValueError("truth: nothing is missing, so there is no error on missing entries to record")
-        metrics.nmae(np.zeros(shape), values, self._missing_from)  # raises now what it would raise later
-        return values
-
-    def state(self, training: Training, values: npt.NDArray[np.float64]) -> FitState:
-        """Return the state after some iterations, from what they recorded."""
-        fidelity, energies = values[-1, 0], values[-1, 1:]
-        before = values[-2, 1:] if len(values) > 1 else self._last
-        self._last = energies
-        return FitState(
-            iteration=training.iteration,
-            loss=_plain(self._objective.losses(fidelity, list(energies))),
-            fidelity=_plain(fidelity),
-            energies={name: _plain(energy) for name, energy in zip(self._energies, energies, strict=True)},
-            energy_change=None if before is None else np.abs(energies - before),
-            params=training.params,
-            learned=self._learned,
-            multiply=self._objective.matrix,
-            undo=self._data.normalization.undo,
-        )
-
-    # The matrix may overflow one iteration before the loss, and the fit reports that.
-    @np.errstate(over="ignore", invalid="ignore")
-    def record(self, state: FitState) -> None:
-        """Add a state to the history."""
-        row = {"loss": state.loss, "fidelity": state.fidelity, **state.energies}
-        if self._truth is not None:
-            row["nmae"] = np.asarray(metrics.nmae(state.X, self._truth, self._missing_from))
-        self.history.append(state.iteration, row)
-
-
-def _plain(value: npt.NDArray[np.float64]) -> Any:
-    """Return a Python float for one problem, an array for a stack."""
-    return float(value) if np.ndim(value) == 0 else value
-
-
-def _due(iteration: int, every: int | None) -> bool:
-    return every is not None and iteration % every == 0
-
-
-def _portions(max_iter: int, record_every: int, look_every: int | None) -> Iterator[int]:
-    """Yield numbers of iterations that end wherever something is due, and at the first and the last."""
-    rhythms = [every for every in (record_every, look_every, _WHOLE_EVERY) if every is not None]
-    done = 0
-    while done < max_iter:
-        goal = 1 if done == 0 else min(max_iter, *((done // every + 1) * every for every in rhythms))
-        yield goal - done
-        done = goal
-
-
-def _finite_iterations(training: Training, values: npt.NDArray[np.float64]) -> int:
-    """Return how many iterations were made when the loss was first found not to be finite."""
-    finite = np.isfinite(values.reshape(len(values), -1)).all(axis=1)
-    return training.iteration - len(values) + int(np.argmin(finite))
-
-
-def _diverged(
-    training: Training, iterations: int, result_so_far: Callable[[str], FitResult]
-) -> DivergenceError:
-    """Return the error to raise, with the last finite state in it."""
-    training.fall_back()
-    return DivergenceError(
-        f"the loss became infinite or not a number after {iterations} iterations; the state after "
-        f"{training.iteration} is in the error's .result. A smaller learning_rate or smaller weights help.",
-        result_so_far("diverged"),
-    )
-
-
-def _save_checkpoint(training: Training, result_so_far: Callable[[str], FitResult], path: Path) -> None:
-    """Save the result so far, unless that would replace a good file by one that is not finite."""
-    if training.is_finite():
-        _save(result_so_far("checkpoint"), path)
-
-
-def _save(result: FitResult, path: Path) -> None:
-    """Save a result; a full disk must not cost the fit itself."""
-    try:
-        result.save(path)
-    except OSError as error:
-        warnings.warn(f"checkpoint: could not write {path}: {error}", RuntimeWarning, stacklevel=3)
-
-
-def _result(
-    objective: Objective,
-    data: _Data,
-    training: Training,
-    monitor: Monitor,
-    history: History,
-    reason: str,
-    seed: int,
-) -> FitResult:
-    last = Choice(training.params, np.full(objective.batch, training.iteration, dtype=np.int64))
-    chosen = monitor.choice(last)
-    params = chosen.params
-    energies = objective.evaluate(params, memory=NO_MEMORY).energies
-    graphs = iter(params[objective.depth :])
-    fitted = [
-        FittedRegularizer(
-            regularizer.name,
-            repr(regularizer),
-            term.weight,
-            energy,
-            adjacency,
-            next(graphs) if term.parameter_shape is not None else None,
-        )
-        for regularizer, term, energy, adjacency in zip(
-            objective.regularizers, objective.terms, energies, objective.adjacencies(params), strict=True
-        )
-    ]
-    return FitResult(
-        matrix=data.normalization.undo(objective.matrix(params)),
-        factors=list(params[: objective.depth]),
-        regularizers=fitted,
-        history=history,
-        n_iter=training.iteration,
-        best_iter=_whole(chosen.iteration),
-        stop_reason=reason,
-        seed=seed,
-        normalization=data.normalization,
-        mask=None if data.original is None else data.observations.mask,
-        observed=data.original,
-        labels=data.observations.labels,
-    )
-
-
-def _whole(iteration: npt.NDArray[np.int64]) -> Any:
-    return int(iteration) if iteration.ndim == 0 else iteration
+    with on_device(seen.xp, seen.device), explained_memory(*sizes):
+        monitor = rule.begin(seen, data.operator, seed)
+        return Loop(data, objective_of, monitor, options).run()
 
 
 def _checked_path(path: Any) -> Path:
@@ -533,12 +227,6 @@ def _checked_precision(precision: Any) -> Precision | None:
     if precision is not None and precision != "tf32":
         raise ValueError(f"precision: expected None or 'tf32', got {precision!r}")
     return None if precision is None else "tf32"
-
-
-def _check_precision_for(objective: Objective, precision: Precision | None) -> None:
-    """Refuse what would be ignored in silence."""
-    if precision is not None and objective.engine_name != "cuda":
-        raise ValueError(f"precision: 'tf32' is for the CUDA engine, this fit uses {objective.engine_name!r}")
 
 
 def _checked_seed(seed: Any) -> int:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from scipy import ndimage
 
 Bools = npt.NDArray[np.bool_]
 
@@ -17,8 +16,6 @@ _CLUSTERED = 0.25
 
 _TRIES = 300
 """Places that are tried for copies of holes."""
-
-_NEIGHBOURS = np.array([[0, 1, 0], [1, 0, 1], [0, 1, 0]])
 
 
 def have_holes(observed: Bools) -> bool:
@@ -34,10 +31,11 @@ def have_holes(observed: Bools) -> bool:
     missing = ~observed
     if min(observed.shape) < 3 or not missing.any() or not observed.any():
         return False
-    there = ndimage.convolve(np.ones(observed.shape), _NEIGHBOURS, mode="constant")
-    gone = ndimage.convolve(missing.astype(float), _NEIGHBOURS, mode="constant")
-    share = gone[missing].sum() / there[missing].sum()
-    return bool(share > missing.mean() + _CLUSTERED)
+    # Over all pairs of neighbours in rows and columns, seen from either side.
+    pairs = [(missing[1:], missing[:-1]), (missing[:, 1:], missing[:, :-1])]
+    both = sum(2 * int((a & b).sum()) for a, b in pairs)
+    any_of_them = sum(int(a.sum()) + int(b.sum()) for a, b in pairs)
+    return bool(both / any_of_them > missing.mean() + _CLUSTERED)
 
 
 def scattered(observed: Bools, wanted: int, rng: np.random.Generator) -> Bools:
@@ -66,17 +64,20 @@ def holes(observed: Bools, wanted: int, rng: np.random.Generator) -> Bools:
 
     A copy is left out if a row or column would lose all its entries. May return fewer, or none.
     """
+    from scipy import ndimage
+
     labels, count = ndimage.label(~observed)
     shapes = [labels[box] == number + 1 for number, box in enumerate(ndimage.find_objects(labels))]
     areas = np.array([shape.sum() for shape in shapes], dtype=float)
     held = np.zeros(observed.shape, dtype=bool)
+    rows, columns = observed.shape
     for _ in range(_TRIES):
         if held.sum() >= wanted:
             break
         shape = shapes[rng.choice(count, p=areas / areas.sum())]
         shape = shape[:: rng.choice((-1, 1)), :: rng.choice((-1, 1))]
         height, width = shape.shape
-        top, left = rng.integers(0, held.shape[0] - height + 1), rng.integers(0, held.shape[1] - width + 1)
+        top, left = rng.integers(0, (rows - height + 1, columns - width + 1))
         more = held.copy()
         more[top : top + height, left : left + width] |= shape
         more &= observed

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
@@ -225,3 +225,11 @@ def resolve_optimizer(optimizer: Any, learning_rate: float) -> Any:
             f"optimizer: expected a name or an object with init and updates, got {type(optimizer).__name__}"
         )
     return optimizer
+
+
+def delayed(optimizer: Any, steps: int) -> Any:
+    """Return the optimiser with its schedule moved on by so many steps; its moments start afresh."""
+    schedule = getattr(optimizer, "schedule", None)
+    if steps == 0 or schedule is None:
+        return optimizer
+    return replace(optimizer, schedule=lambda step: schedule(step + steps))

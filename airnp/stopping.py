@@ -22,6 +22,9 @@ from airnp.transforms import Transform
 
 Bools = npt.NDArray[np.bool_]
 
+_MOST_APART = 6.0
+"""How many times that of fitted entries the error of held-out ones may be for a second phase."""
+
 _STANDSTILL = 1e-5
 """Share of the fidelity that one iteration takes away, below which nothing moves."""
 
@@ -46,6 +49,9 @@ class Monitor:
     A rhythm of its own: how often a fit records must not change its answer.
     """
 
+    wants_follow_up: bool = False
+    """Whether the fit may go on from the chosen iterate, with all observations, under another monitor."""
+
     def check(self, state: FitState) -> str | None:
         """Return why to stop now, or None to go on."""
         return None
@@ -53,6 +59,10 @@ class Monitor:
     def choice(self, last: Choice) -> Choice:
         """Return the iterate to give back, problem by problem; ``last`` is where the fit ended."""
         return last
+
+    def follow_up(self, observations: Observations, chosen: Choice) -> Monitor | None:
+        """Return the monitor of a second phase from the chosen iterate, or None for no such phase."""
+        return None
 
 
 class StopRule(ABC):
@@ -135,6 +145,9 @@ class HeldOut(StopRule):
         The same, as a share of the iterations made so far.
     every : int
         Iterations between two looks; there is one more at the end of the fit.
+    refit : bool
+        Go on from the best iterate with the held-out entries, too, for at most 500 iterations: until all
+        observed entries are fitted as well, on average, as those that were not held out were then.
 
     Notes
     -----
@@ -151,7 +164,12 @@ class HeldOut(StopRule):
     """
 
     def __init__(
-        self, fraction: float = 0.05, patience: int = 2000, relative_patience: float = 0.2, every: int = 100
+        self,
+        fraction: float = 0.05,
+        patience: int = 2000,
+        relative_patience: float = 0.2,
+        every: int = 100,
+        refit: bool = True,
     ) -> None:
         self.fraction = checked_number("fraction", fraction)
         if not 0 < self.fraction < 1:
@@ -161,9 +179,11 @@ class HeldOut(StopRule):
         if self.relative_patience < 0:
             raise ValueError(f"relative_patience: expected at least 0, got {relative_patience!r}")
         self.every = checked_whole("every", every)
+        self.refit = bool(refit)
 
     def __repr__(self) -> str:
-        return f"HeldOut({self.fraction}, {self.patience}, {self.relative_patience}, {self.every})"
+        settings = (self.fraction, self.patience, self.relative_patience, self.every, self.refit)
+        return f"HeldOut({', '.join(map(repr, settings))})"
 
     def begin(self, observations: Observations, operator: Transform | None, seed: int) -> Monitor:
         """Return the monitor of one fit."""
@@ -188,6 +208,7 @@ class _HeldOutMonitor(Monitor):
     ) -> None:
         self.held_out = held
         self.every = rule.every
+        self.wants_follow_up = rule.refit and bool(held.any())
         self._rule = rule
         self._operator = operator
         self._axes = (-2, -1) if operator is None else tuple(range(held.ndim))
@@ -198,9 +219,15 @@ class _HeldOutMonitor(Monitor):
         xp, device, dtype = observations.xp, observations.device, observations.dtype
         share = watched / watched.sum(axis=self._axes, keepdims=True)
         self._share = from_numpy(share, xp, device, dtype)
+        weights = to_numpy(observations.weights).astype(np.float64)
+        self._weights = np.where(held, 0.0, weights).sum(axis=self._axes), weights.sum(axis=self._axes)
+        kept = np.where(held, 0.0, weights)
+        self._kept = from_numpy(kept / kept.sum(axis=self._axes, keepdims=True), xp, device, dtype)
         self._values = observations.values
         self._xp = xp
         self._best_error = np.full(batch, np.inf)
+        self._best_fidelity = np.full(batch, np.inf)
+        self._best_fit = np.zeros(batch)
         self._best: Choice | None = None
         self._peak_energy = np.zeros(batch)
         self._waited = np.zeros(batch)
@@ -228,23 +255,55 @@ class _HeldOutMonitor(Monitor):
 
     def _remember(self, state: FitState) -> Bools:
         """Keep the parameters of every problem whose held-out error is the lowest so far; return which."""
-        error = self._error(state.normalized_matrix)
+        error, fit = self._errors(state.normalized_matrix)
         better = (error < self._best_error) & ~self._ended
         if better.any():
             # One assignment holds parameters and iterations: an interrupt cannot part them.
             self._best = _merged(better, state, self._best)
             self._best_error = np.where(better, error, self._best_error)
+            self._best_fit = np.where(better, fit, self._best_fit)
+            self._best_fidelity = np.where(better, np.asarray(state.fidelity), self._best_fidelity)
         return better
 
-    def _error(self, fitted: Array) -> npt.NDArray[np.float64]:
-        """Return the mean absolute error on the watched entries, problem by problem."""
+    def _errors(self, fitted: Array) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Return the mean absolute error on the watched entries and on the fitted ones, by problem."""
         if self._operator is not None:
             fitted = self._xp.reshape(self._operator.forward(fitted), self._values.shape)
-        shares = self._share * self._xp.abs(fitted - self._values)
-        return to_numpy(self._xp.sum(shares, axis=self._axes)).astype(np.float64)
+        size = self._xp.abs(fitted - self._values)
+        sums = [self._xp.sum(share * size, axis=self._axes) for share in (self._share, self._kept)]
+        watched, kept = to_numpy(self._xp.stack(sums)).astype(np.float64)
+        return watched, kept
 
     def choice(self, last: Choice) -> Choice:
         return last if self._best is None else self._best
+
+    def follow_up(self, observations: Observations, chosen: Choice) -> Monitor | None:
+        # Entries that are reproduced almost exactly, while others are not predicted at all, have no level
+        # that the others could be fitted to without harm.
+        sensible = self._best_error <= _MOST_APART * self._best_fit
+        if not sensible.any():
+            return None
+        fitted, all_of_them = self._weights
+        return _LevelMonitor(self._best_fidelity * all_of_them / fitted, chosen, sensible)
+
+
+class _LevelMonitor(Monitor):
+    """Ends each problem that is to go on as soon as its fidelity is down to a level."""
+
+    every = 10
+
+    def __init__(self, level: npt.NDArray[np.float64], chosen: Choice, going_on: Bools) -> None:
+        self._level = level
+        self._ended = Choice(chosen.params, np.where(going_on, 0, chosen.iteration))
+
+    def check(self, state: FitState) -> str | None:
+        reached = np.asarray(state.fidelity <= self._level) & (self._ended.iteration == 0)
+        if reached.any():
+            self._ended = _merged(reached, state, self._ended)
+        return "all observed entries are fitted as well" if np.all(self._ended.iteration > 0) else None
+
+    def choice(self, last: Choice) -> Choice:
+        return _where(self._ended.iteration > 0, self._ended, last)
 
 
 def _merged(chosen: Bools, state: FitState, others: Choice | None) -> Choice:

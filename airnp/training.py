@@ -27,6 +27,8 @@ class Training:
     optimizer : Optimizer
     params : list of arrays
         Owned and changed by the training from now on.
+    start : int
+        How many iterations have led to these parameters already.
     threads : int, optional
         How many the engine may use; default as :func:`airnp.engines.threads.available_threads`.
     precision : {"tf32"}, optional
@@ -39,11 +41,12 @@ class Training:
         optimizer: Any,
         params: list[Array],
         *,
+        start: int = 0,
         threads: int | None = None,
         precision: Precision | None = None,
     ) -> None:
         self.params = params
-        self.iteration = 0
+        self.iteration = start
         self._objective = objective
         self._optimizer = optimizer
         graphs = len(params) - objective.depth
@@ -52,7 +55,7 @@ class Training:
         self._threads, self._precision = threads, precision
         self._run = self._prepared()
         self._kept = [_copy(param) for param in params]
-        self._kept_iteration = 0
+        self._kept_iteration = start
         self._stepping = False
 
     def _prepared(self) -> Run:

@@ -18,7 +18,7 @@ import airnp
 from airnp import AdaptiveLaplacian, DivergenceError, EnergyChange, GradientDescent, HeldOut, TotalVariation
 from airnp.engines import reference
 
-fit_module = importlib.import_module("airnp.fit")  # the name airnp.fit is the function
+loop_module = importlib.import_module("airnp.loop")
 
 RNG = np.random.default_rng(7)
 TRUTH = RNG.random((13, 3)) @ RNG.random((3, 10)) * 40 - 7
@@ -434,7 +434,7 @@ def test_without_progress_nothing_is_printed(capsys):
 
 
 def test_checkpoints_are_written_on_the_way_and_load(monkeypatch, tmp_path):
-    monkeypatch.setattr(fit_module, "_CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(loop_module, "_CHECKPOINT_SECONDS", 0.0)
     path = tmp_path / "run.npz"
     found = []
 
@@ -455,7 +455,7 @@ def test_checkpoints_are_written_on_the_way_and_load(monkeypatch, tmp_path):
 
 
 def test_a_checkpoint_never_holds_a_state_that_is_not_finite(monkeypatch, tmp_path):
-    monkeypatch.setattr(fit_module, "_CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(loop_module, "_CHECKPOINT_SECONDS", 0.0)
     path = tmp_path / "run.npz"
     jump = GradientDescent(0.1, schedule=lambda step: 1.0 if step < 7 else 1e200)
     with pytest.raises(DivergenceError, match="after 7 iterations"):

@@ -15,6 +15,7 @@ from scipy.sparse.linalg import aslinearoperator
 import airnp
 from airnp import AdaptiveLaplacian, EnergyChange, FixedLaplacian, HeldOut, TotalVariation
 from airnp.inputs import read
+from airnp.stopping import Choice
 
 RNG = np.random.default_rng(23)
 TRUTH = RNG.random((15, 2)) @ RNG.random((2, 12)) + 0.05 * RNG.standard_normal((15, 12))
@@ -89,7 +90,9 @@ def test_a_handful_of_entries_is_enough_to_fit(entries):
     mask = np.zeros((6, 5), dtype=bool)
     mask.flat[np.random.default_rng(entries).permutation(30)[:entries]] = True
     Y = np.arange(30.0).reshape(6, 5)
-    result = airnp.fit(Y, mask, regularizers=[], max_iter=3000, stop=HeldOut(patience=100), **FAST)
+    result = airnp.fit(
+        Y, mask, regularizers=[], max_iter=3000, stop=HeldOut(patience=100, refit=False), **FAST
+    )
     assert np.isfinite(result.X).all()
     if entries < 5:  # nothing to spare: what is fitted is watched, until it is fitted
         np.testing.assert_allclose(result.X[mask], Y[mask], atol=0.05)
@@ -99,7 +102,7 @@ def test_a_handful_of_entries_is_enough_to_fit(entries):
 @pytest.mark.parametrize("regularizers", [[], None], ids=["DMF", "AIR"])
 def test_held_out_entries_do_not_train(regularizers):
     """Other values there, and every iteration is the same, to the bit."""
-    rule = HeldOut(0.1, every=5)
+    rule = HeldOut(0.1, every=5, refit=False)
     hidden = held_out(MASK, rule, seed=9)
     other = np.where(hidden, TRUTH[::-1] * 3 - 1, TRUTH)
     options = {"mask": MASK, "normalize": False, "max_iter": 40, "regularizers": regularizers, **FAST}
@@ -114,7 +117,7 @@ def test_held_out_entries_do_not_train(regularizers):
 
 
 def test_held_out_entries_do_not_train_a_covariance_graph():
-    rule = HeldOut(0.1)
+    rule = HeldOut(0.1, refit=False)
     other = np.where(held_out(MASK, rule, seed=9), -TRUTH, TRUTH)
     options = {"mask": MASK, "normalize": False, "max_iter": 5, **FAST}
     graphs = [
@@ -126,7 +129,7 @@ def test_held_out_entries_do_not_train_a_covariance_graph():
 
 def test_weights_are_kept_and_held_out_entries_have_none():
     """Weights of held-out entries make no difference, those of the others do."""
-    rule = HeldOut(0.1, every=5)
+    rule = HeldOut(0.1, every=5, refit=False)
     hidden = held_out(MASK, rule, seed=9)
     options = {"mask": MASK, "max_iter": 20, "regularizers": [], **FAST}
     ones = np.ones_like(TRUTH)
@@ -140,7 +143,7 @@ def test_weights_are_kept_and_held_out_entries_have_none():
 def test_measurements_of_an_operator_are_held_out():
     A = np.random.default_rng(0).standard_normal((120, TRUTH.size))
     y = A @ TRUTH.ravel()
-    rule = HeldOut(0.1, patience=50, every=5)
+    rule = HeldOut(0.1, patience=50, every=5, refit=False)
     options = {
         "operator": aslinearoperator(A),
         "shape": TRUTH.shape,
@@ -199,7 +202,7 @@ MODELS = {
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize(
     "rule",
-    [HeldOut(0.1, patience=40, every=10), HeldOut(0.1, 20, 0.15, every=7)],
+    [HeldOut(0.1, patience=40, every=10, refit=False), HeldOut(0.1, 20, 0.15, every=7, refit=False)],
     ids=["absolute", "relative"],
 )
 def test_it_ends_when_patience_does_and_returns_the_best(name, rule):
@@ -217,7 +220,7 @@ def test_it_ends_when_patience_does_and_returns_the_best(name, rule):
 
 def test_energies_that_stay_high_hold_the_end_back():
     """The guard for learned graphs: patience does not count while they still smooth."""
-    rule = HeldOut(0.1, patience=1, relative_patience=0.0, every=1)
+    rule = HeldOut(0.1, patience=1, relative_patience=0.0, every=1, refit=False)
     options = {"Y": TRUTH, "mask": MASK, "max_iter": 300, "normalize": False, **FAST}
     result, states = looks(options, rule)
     last, best = replay(states, held_out(MASK, rule, seed=9), TRUTH, rule, MODELS["AIR"][1])
@@ -240,7 +243,7 @@ def test_a_standstill_between_two_components_is_waited_for():
 def test_a_fit_that_has_converged_ends_in_the_end():
     """Nothing moves any more: three times the patience, for want of anything to wait for."""
     Y = np.outer(np.arange(1.0, 13), np.arange(1.0, 13))
-    rule = HeldOut(0.1, patience=200, relative_patience=0.0, every=50)
+    rule = HeldOut(0.1, patience=200, relative_patience=0.0, every=50, refit=False)
     result = airnp.fit(Y, regularizers=[], rank=2, depth=2, stop=rule, max_iter=20_000, **FAST)
     assert result.stop_reason == "held-out error stopped falling"
     assert 200 <= result.n_iter - result.best_iter <= 650
@@ -249,13 +252,15 @@ def test_a_fit_that_has_converged_ends_in_the_end():
 
 @pytest.mark.parametrize("max_iter", [1, 9, 25])
 def test_the_last_iterate_is_looked_at_as_well(max_iter):
-    result = airnp.fit(TRUTH, MASK, regularizers=[], max_iter=max_iter, stop=HeldOut(every=10), **FAST)
+    result = airnp.fit(
+        TRUTH, MASK, regularizers=[], max_iter=max_iter, stop=HeldOut(every=10, refit=False), **FAST
+    )
     assert result.best_iter == max_iter  # so early every iterate is better than those before
     stopped = airnp.fit(
         TRUTH,
         MASK,
         regularizers=[],
-        stop=HeldOut(every=10),
+        stop=HeldOut(every=10, refit=False),
         record_every=1,
         callback=lambda k, _: k == 25,
         **FAST,
@@ -272,7 +277,7 @@ def test_a_stack_is_judged_one_by_one(regularizers, patience):
     options = {
         "regularizers": regularizers,
         "max_iter": 500,
-        "stop": HeldOut(0.1, patience, relative_patience=0.0, every=10),
+        "stop": HeldOut(0.1, patience, relative_patience=0.0, every=10, refit=False),
         **FAST,
     }
     together = airnp.fit(stack, masks, **options)
@@ -295,7 +300,7 @@ def test_auto_is_held_out_and_none_never_stops():
 
 
 def test_a_rule_serves_many_fits():
-    rule = HeldOut(0.1, patience=40, every=10)
+    rule = HeldOut(0.1, patience=40, every=10, refit=False)
     options = {"regularizers": [], "max_iter": 500, "stop": rule, **FAST}
     first, _, third = (airnp.fit(Y, MASK, **options) for Y in (TRUTH, -(TRUTH**2), TRUTH))
     np.testing.assert_array_equal(first.X, third.X)
@@ -396,5 +401,84 @@ def test_bad_arguments_of_energy_change(delta, error, message):
 
 
 def test_rules_tell_what_they_are():
-    assert repr(HeldOut(0.1, 300, 0.5, 20)) == "HeldOut(0.1, 300, 0.5, 20)"
+    assert repr(HeldOut(0.1, 300, 0.5, 20)) == "HeldOut(0.1, 300, 0.5, 20, True)"
     assert repr(EnergyChange(0.5)) == "EnergyChange(0.5)"
+
+
+# --- the second phase: all entries, down to the same level ---
+
+
+def refitted(**options):
+    rng = np.random.default_rng(0)
+    truth = rng.random((30, 3)) @ rng.random((3, 25))
+    noisy = truth + 0.05 * rng.standard_normal(truth.shape)
+    mask = rng.random(truth.shape) < 0.6
+    common = {"regularizers": [], "max_iter": 6000, "seed": 0, "learning_rate": 3e-3}
+    return truth, mask, airnp.fit(noisy, mask, **{**common, **options})
+
+
+def test_the_held_out_entries_are_fitted_in_the_end():
+    rule = {"fraction": 0.2, "patience": 200, "every": 20}
+    truth, mask, single = refitted(stop=HeldOut(**rule, refit=False))
+    *_, double = refitted(stop=HeldOut(**rule))
+    assert single.best_iter < single.n_iter < double.n_iter <= single.n_iter + 500
+    assert double.best_iter > single.n_iter
+    assert airnp.metrics.nmae(double.X, truth, mask) < airnp.metrics.nmae(single.X, truth, mask)
+    # The last record was made with all entries, at the level of the best iterate with some of them.
+    at_best = single.history["fidelity"][single.history["iteration"] == single.best_iter]
+    assert double.history["fidelity"][-1] <= at_best / 0.8 + 1e-12
+
+
+def test_both_phases_keep_to_max_iter():
+    for max_iter in (150, 300, 1000):
+        *_, result = refitted(stop=HeldOut(0.2, every=10), max_iter=max_iter)
+        assert result.n_iter <= max_iter
+
+
+def test_a_callback_that_stops_the_first_phase_stops_the_fit():
+    *_, result = refitted(stop=HeldOut(0.2, every=10), callback=lambda iteration, state: iteration == 300)
+    assert result.n_iter == 300
+    assert result.stop_reason == "stopped by callback"
+
+
+def test_where_the_rest_is_fitted_exactly_there_is_no_second_phase():
+    rng = np.random.default_rng(0)
+    Y = rng.random((30, 30))  # nothing can be predicted
+    rule = HeldOut(0.2, patience=3000, every=100)
+    result = airnp.fit(Y, rng.random(Y.shape) < 0.7, regularizers=[], max_iter=4000, stop=rule, seed=0)
+    assert result.n_iter <= 4000
+    monitor = rule.begin(seen_of(Y), None, 0)
+    monitor._best_error, monitor._best_fit = np.array(0.3), np.array(0.001)
+    assert monitor.follow_up(seen_of(Y), Choice([], np.array(5))) is None
+
+
+def seen_of(Y):
+    return read(Y).moved()
+
+
+def test_a_stack_goes_on_problem_by_problem():
+    _, _, one = refitted(stop=HeldOut(0.2, patience=200, every=20))
+    rng = np.random.default_rng(0)
+    truth = rng.random((30, 3)) @ rng.random((3, 25))
+    noisy = truth + 0.05 * rng.standard_normal(truth.shape)
+    mask = rng.random(truth.shape) < 0.6
+    stack = airnp.fit(
+        np.stack([noisy, noisy[::-1]]),
+        np.stack([mask, mask[::-1]]),
+        stop=HeldOut(0.2, patience=200, every=20),
+        regularizers=[],
+        max_iter=6000,
+        seed=0,
+        learning_rate=3e-3,
+    )
+    assert stack.best_iter.shape == (2,)
+    assert (stack.best_iter > one.best_iter - 2000).all()
+    assert airnp.metrics.nmae(stack.X[0], truth, mask) < 0.06
+
+
+def test_a_schedule_goes_on_where_it_was():
+    seen = []
+    schedule = lambda step: seen.append(step) or 1.0  # noqa: E731
+    refitted(stop=HeldOut(0.2, every=10), optimizer=airnp.Adam(3e-3, schedule=schedule), max_iter=400)
+    assert max(seen) <= 400
+    assert seen == sorted(seen)

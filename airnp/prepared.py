@@ -1,0 +1,76 @@
+"""From what the caller has to what is fitted: read, normalised, with the way back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from airnp import normalization
+from airnp._arrays import Array, on_device
+from airnp.inputs import Observations, read
+from airnp.linearmaps import check_shape_of_entries, measurement_operator
+from airnp.normalization import Normalization
+from airnp.transforms import Transform
+
+
+@dataclass(frozen=True)
+class PreparedData:
+    """What was read: the observations as the mathematics sees them, and the way back."""
+
+    observations: Observations
+    normalization: Normalization
+    operator: Transform | None
+    shape: tuple[int, int]
+    original: Array | None
+
+
+def prepare(
+    Y: Any,
+    mask: Any,
+    weights: Any,
+    xp: Any,
+    device: Any,
+    dtype: Any,
+    operator: Any,
+    shape: Any,
+    normalize: bool,
+) -> PreparedData:
+    """Return the observations as the mathematics sees them; see :func:`airnp.fit` for the arguments."""
+    if not isinstance(normalize, bool | np.bool_):
+        raise TypeError(f"normalize: expected True or False, got {normalize!r}")
+    observations = read(Y, mask, weights, xp=xp, device=device, dtype=dtype, matrices=operator is None)
+    with on_device(observations.xp, observations.device):
+        return _normalized(observations, operator, shape, normalize)
+
+
+def _normalized(observations: Observations, operator: Any, shape: Any, normalize: bool) -> PreparedData:
+    """Return the observations in the units that are fitted, and the way back."""
+    if operator is None:
+        batch, size = tuple(observations.values.shape[:-2]), tuple(observations.values.shape[-2:])
+        check_shape_of_entries(shape, size)
+        original = observations.place(observations.values, observations.dtype)
+        scaled, way_back = (
+            normalization.by_range(observations)
+            if normalize
+            else (observations, normalization.identity(observations, batch))
+        )
+        return PreparedData(scaled.moved(), way_back, None, size, original)
+    observations = observations.moved()
+    bound, size = measurement_operator(operator, observations.values, shape, observations.xp)
+    scaled, way_back = (
+        normalization.by_size(observations, bound, size)
+        if normalize
+        else (observations, normalization.identity(observations, ()))
+    )
+    return PreparedData(scaled, way_back, bound, size, None)
+
+
+def without(observations: Observations, held_out: npt.NDArray[np.bool_] | None) -> Observations:
+    """Return the observations less those that are held out."""
+    if held_out is None:
+        return observations
+    kept = observations.place(~held_out, observations.dtype)
+    return replace(observations, weights=observations.weights * kept)
