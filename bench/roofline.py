@@ -1,0 +1,232 @@
+"""How long must an iteration of AIR take on a GPU? An estimate, printed as the tables of docs/gpu.md.
+
+    python -m bench.roofline
+
+No kernel is faster than its memory traffic at full bandwidth, or its arithmetic at full speed. Traffic counts
+every array once for each kernel that reads or writes it, as if nothing stayed in a cache. The times are lower
+bounds for the work and guesses for the launches; nothing here was measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+
+from airnp.factorization import factor_shapes
+from bench.floor import product_shapes
+from bench.timing import markdown
+
+PAPER_MS = 8.332
+"""An iteration of AIR at m = 240, L = 3 on a V100 in the paper's table: 83.32 s for 10 000."""
+
+HOST_US = 20.0
+"""Assumed: one launch from Python, through CuPy or ctypes, with the checks of its arguments."""
+
+GRAPH_US = 10.0
+"""Assumed: one launch of a whole CUDA graph from Python."""
+
+NODE_US = 2.5
+"""Assumed: the least time from the start of one kernel to that of the next, in a graph or a full queue."""
+
+EXP, ROOT, QUOTIENT = 10, 8, 8
+"""Assumed: operations for one exponential, one square root, one division."""
+
+ADAM = 11 + ROOT + QUOTIENT
+TWO_SUM = 7
+STATISTICS = 6 + 2 * TWO_SUM + EXP + (2 * EXP + 6) / 4
+STEP = 8.5 + EXP + ADAM
+RESIDUAL = 10 + TWO_SUM
+"""Operations for one entry, counted in kernels/*.cu; four columns share one rescaling of the softmax."""
+
+
+@dataclass(frozen=True)
+class Device:
+    """Peaks from NVIDIA's data sheets, dense, without sparsity: GB/s and TFLOP/s."""
+
+    name: str
+    bandwidth: float
+    float32: float
+    float64: float
+    tf32: float
+
+    def peak(self, precision: str) -> float:
+        """Operations in a second that products can reach, in TFLOP/s."""
+        return float(getattr(self, precision))
+
+
+DEVICES = (
+    Device("V100", 900, 15.7, 7.8, 15.7),  # SXM2; has no TF32 units, float32 serves
+    Device("A100", 2039, 19.5, 19.5, 156),  # SXM, 80 GB; float64 by tensor cores
+    Device("H100", 3350, 66.9, 66.9, 494.7),  # SXM5; float64 by tensor cores
+)
+
+
+@dataclass(frozen=True)
+class Work:
+    """What all launches of one kernel do in an iteration: numbers moved, and operations on them."""
+
+    name: str
+    launches: int
+    numbers: float
+    flops: float
+    formula: str
+    is_product: bool = False
+
+    def seconds(self, device: Device, precision: str = "float32", *, least: float = 0.0) -> float:
+        """The time of all its launches, each bounded by bandwidth, by arithmetic, and by ``least``."""
+        # Outside of products there are no tensor cores.
+        peak = device.peak(precision) if self.is_product else min(device.float32, device.peak(precision))
+        traffic = self.numbers * itemsize(precision) / (device.bandwidth * 1e9)
+        arithmetic = self.flops / (peak * 1e12)
+        return max(traffic, arithmetic, least * self.launches)
+
+
+def itemsize(precision: str) -> int:
+    """Bytes of one number."""
+    return 8 if precision == "float64" else 4
+
+
+def work(m: int, n: int, depth: int, batch: int = 1) -> list[Work]:
+    """Return what an iteration of AIR does for graphs of kind "row" over rows and columns."""
+    rank = min(m, n)
+    graphs = (m, n)
+    factors = sum(rows * columns for rows, columns in factor_shapes(m, n, depth, rank))
+    chain = product_shapes(m, n, depth, rank)
+    grams = [(k, m * n // k, k) for k in graphs]
+    pulls = [(m, m, n), (m, n, n)]
+
+    def moved(shapes: list[tuple[int, int, int]], c: int) -> float:
+        return sum(rows * inner + inner * columns + c * rows * columns for rows, inner, columns in shapes)
+
+    def multiplied(shapes: list[tuple[int, int, int]]) -> float:
+        return sum(2.0 * rows * inner * columns for rows, inner, columns in shapes)
+
+    # V and its moments are read and written, A is written, the upper half of K is read; partial degrees.
+    stepped = sum(7 * k * k + k * (k + 1) / 2 + 2 * k * -(-k // 32) for k in graphs)
+    squares = float(sum(k * k for k in graphs))
+    rows = [
+        Work(
+            "products of factors",
+            len(chain),
+            moved(chain, 1),
+            multiplied(chain),
+            "(3 + 3 + 3)(L − 1) m²",
+            True,
+        ),
+        Work("Gram matrices", 2, moved(grams, 1), multiplied(grams), "2 · 3 m²", True),
+        Work("A X and X A, added", 2, moved(pulls, 2), multiplied(pulls), "2 · 4 m²", True),
+        Work("graph_statistics", 2, 2 * squares, STATISTICS * squares, "2 · 2 m²"),
+        Work("graph_step", 2, stepped, STEP * squares, "2 · (7 + 1/2 + 1/16) m²"),
+        Work("masked_residual", 1, 4.0 * m * n, RESIDUAL * m * n, "4 m²"),
+        Work("adam", 1, 7.0 * factors, ADAM * factors, "7 L m²"),
+        Work("record", 1, 6.0, 0.0, "0"),
+    ]
+    return [
+        Work(row.name, row.launches, batch * row.numbers, batch * row.flops, row.formula, row.is_product)
+        for row in rows
+    ]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Milliseconds of one iteration."""
+
+    roofline: float
+    single: float
+    graph: float
+
+
+def estimate(device: Device, m: int, depth: int = 3, batch: int = 1, precision: str = "float32") -> Estimate:
+    """Return the roofline, and the time with launches one by one and with a CUDA graph.
+
+    The host prepares launches while the device works, so the slower of the two counts.
+    """
+    rows = work(m, m, depth, batch)
+    launches = sum(row.launches for row in rows)
+    busy = sum(row.seconds(device, precision, least=NODE_US * 1e-6) for row in rows)
+    return Estimate(
+        roofline=1e3 * sum(row.seconds(device, precision) for row in rows),
+        single=1e3 * max(busy, launches * HOST_US * 1e-6),
+        graph=1e3 * max(busy, GRAPH_US * 1e-6),
+    )
+
+
+def find(name: str) -> Device | None:
+    """Return the device of the list whose name occurs in a device's full name."""
+    return next((device for device in DEVICES if device.name in name), None)
+
+
+def _digits(value: float) -> str:
+    """Three digits that count; nothing below a thousandth."""
+    if value < 1e-3:
+        return "0"
+    return f"{value:.3g}" if value < 1000 else f"{value:,.0f}".replace(",", " ")
+
+
+def devices_table() -> str:
+    """The peaks that are used."""
+    header = ["device", "GB/s", "TFLOP/s float32", "float64", "TF32"]
+    rows = [[d.name, _digits(d.bandwidth), d.float32, d.float64, d.tf32] for d in DEVICES]
+    return markdown(header, rows)
+
+
+def _megabytes_and_flops(numbers: float, flops: float) -> str:
+    return f"{_digits(numbers * 4e-6)}, {_digits(flops * 1e-6)}"
+
+
+def work_table(sizes: tuple[int, ...]) -> str:
+    """Traffic and arithmetic of each kernel, for square matrices, three factors, float32."""
+    header = ["kernel", "launches", "numbers moved", *(f"MB, MFLOP at m = {m}" for m in sizes)]
+    columns = [work(m, m, 3) for m in sizes]
+    rows: list[list[object]] = []
+    for same in zip(*columns, strict=True):
+        cells = [_megabytes_and_flops(row.numbers, row.flops) for row in same]
+        rows.append([same[0].name, same[0].launches, same[0].formula, *cells])
+    totals = [_megabytes_and_flops(sum(r.numbers for r in c), sum(r.flops for r in c)) for c in columns]
+    rows.append(["together", sum(row.launches for row in columns[0]), "", *totals])
+    return markdown(header, rows)
+
+
+def times_table(sizes: tuple[int, ...]) -> str:
+    """Milliseconds of an iteration on each device, three factors, float32."""
+    header = [
+        "m",
+        "device",
+        "roofline ms",
+        "launched one by one ms",
+        "CUDA graph ms",
+        "10 000 iterations",
+    ]
+    rows: list[list[object]] = []
+    for m in sizes:
+        for device in DEVICES:
+            found = estimate(device, m)
+            times = [_digits(value) for value in (found.roofline, found.single, found.graph)]
+            rows.append([m, device.name, *times, f"{_digits(10 * found.graph)} s"])
+    paper = [f"{PAPER_MS:.3g}", "–", f"{10 * PAPER_MS:.3g} s, measured"]
+    rows.append([240, "V100, the paper's program", "–", *paper])
+    return markdown(header, rows)
+
+
+def shares_table(m: int) -> str:
+    """Microseconds of each kernel at one size, by the roofline alone."""
+    rows = [[row.name, *(_digits(1e6 * row.seconds(device)) for device in DEVICES)] for row in work(m, m, 3)]
+    return markdown([f"µs at m = {m}", *(device.name for device in DEVICES)], rows)
+
+
+def tables(sizes: tuple[int, ...] = (240, 1000, 4000)) -> list[str]:
+    """Return all tables, in the order of docs/gpu.md."""
+    return [devices_table(), work_table(sizes), times_table(sizes), shares_table(1000)]
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--sizes", nargs="+", type=int, default=[240, 1000, 4000])
+    print("\n\n".join(tables(tuple(parser.parse_args(argv).sizes))))
+
+
+if __name__ == "__main__":
+    main()
