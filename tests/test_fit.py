@@ -200,7 +200,7 @@ def test_history_columns_and_loss():
         weight * result.history[name] for weight, name in zip(weights, names, strict=True)
     )
     np.testing.assert_allclose(result.history["loss"], total, rtol=1e-14)
-    assert weights[0] == pytest.approx(5.76 / TRUTH.size)
+    assert weights[0] == pytest.approx(2.88 / TRUTH.size)
     assert (np.diff(result.history["loss"]) < 0).all()
     with pytest.raises(KeyError, match=r"nmae.*there are iteration, loss"):
         result.history["nmae"]

@@ -189,7 +189,7 @@ def test_default_graph_weight_is_that_of_the_design_at_240():
     mean = Objective(np.zeros((240, 240)) + 0.5)
     assert [term.weight for term in mean.terms] == pytest.approx([1e-4, 1e-4])
     total = Objective(np.zeros((240, 240)) + 0.5, fidelity="sum")
-    assert [term.weight for term in total.terms] == pytest.approx([2.88, 2.88])
+    assert [term.weight for term in total.terms] == pytest.approx([1.44, 1.44])
 
 
 def test_wrong_params_are_named():

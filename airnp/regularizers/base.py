@@ -13,10 +13,10 @@ from airnp.engines.contract import Engine, LaplacianTerms, Memory, Update
 from airnp.linearmaps import GuardedMap, check_adjoint
 from airnp.transforms import Blocks, Transform, bound_transform
 
-GRAPH_WEIGHT = 2.88
+GRAPH_WEIGHT = 1.44
 """Default λ of a graph of mean degree 1, as a multiple of the fidelity scale s.
 
-With the mean fidelity this is 5.76/(m·n): 1e-4 for 240×240. The pull of the graph on an entry is then as
+With the mean fidelity this is 2.88/(m·n): 5e-5 for 240×240. The pull of the graph on an entry is then as
 strong, against the pull of the entry's own observation, at every size.
 """
 

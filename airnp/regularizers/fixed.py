@@ -64,7 +64,7 @@ class FixedLaplacian(Regularizer):
     axis : {"rows", "columns"}, Blocks, or object with ``forward`` and ``adjoint``
         T: whose similarity the graph describes.
     weight : float, optional
-        λ. Default: as strong as an :class:`AdaptiveLaplacian`, 2.88·s divided by the graph's mean degree.
+        λ. Default: as strong as an :class:`AdaptiveLaplacian`, 1.44·s divided by the graph's mean degree.
     kind : {"auto", "adjacency", "laplacian"}
         What ``graph`` is. ``"auto"`` takes it for a Laplacian if it has a negative entry.
 
@@ -192,7 +192,7 @@ class DirichletEnergy(Regularizer):
     ----------
     axis : {"rows", "columns"}
     weight : float, optional
-        λ. Default 2.88·s, as that of :class:`AdaptiveLaplacian`.
+        λ. Default 1.44·s, as that of :class:`AdaptiveLaplacian`.
 
     Examples
     --------

@@ -29,7 +29,7 @@ class AdaptiveLaplacian(Regularizer):
     axis : {"rows", "columns"}, Blocks, or object with ``forward`` and ``adjoint``
         T: whose similarity the graph describes.
     weight : float, optional
-        λ. Default 2.88·s for the fidelity scale s, which is 5.76/(m·n) with the mean fidelity: 1e-4 for
+        λ. Default 1.44·s for the fidelity scale s, which is 2.88/(m·n) with the mean fidelity: 5e-5 for
         240×240.
     adjacency : {"row", "global", "product"}
         How the adjacency A follows from the free matrix V; see :func:`airnp.engines.reference.adjacency`.
