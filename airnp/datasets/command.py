@@ -1,0 +1,89 @@
+"""The command ``airnp data``: list what there is, fetch it, say where it is kept."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+
+from airnp.datasets import files
+from airnp.datasets.catalogue import ENTRIES, FILES, Entry
+
+__all__ = ["arguments", "run"]
+
+FAILED = 1
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the words after ``airnp data``."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="action")
+    actions.add_parser("list", help="show name, shape, content and place of every data set")
+    fetch = actions.add_parser("fetch", help="download what is not here yet and check it")
+    fetch.add_argument("names", nargs="*", type=_name, metavar="name", help="data sets (all of them)")
+    actions.add_parser("path", help="print the folder in which downloads are kept")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Do what the parsed words say and return the exit code."""
+    return _ACTIONS[options.action](options)
+
+
+def _list(options: argparse.Namespace) -> int:
+    rows = [("name", "shape", "content", "where")]
+    rows += [
+        (entry.name, "×".join(map(str, entry.shape)), entry.what, _where(entry)) for entry in ENTRIES.values()
+    ]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        print("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
+    return 0
+
+
+def _where(entry: Entry) -> str:
+    places = {files.where(FILES[name]) for name in entry.files}
+    if len(places) == 1:
+        return places.pop()
+    return next((place for place in ("wrong file", "not here") if place in places), "AIRNP_DATA and cache")
+
+
+def _fetch(options: argparse.Namespace) -> int:
+    wanted = [ENTRIES[name] for name in dict.fromkeys(options.names or ENTRIES)]
+    total = sum(len(entry.files) for entry in wanted)
+    done, failed = 0, 0
+    advice: dict[str, None] = {}  # each once, in order
+    for entry in wanted:
+        for name in entry.files:
+            done += 1
+            try:
+                path = files.locate(FILES[name], progress=sys.stderr.isatty())
+            except files.DataFileError as error:
+                failed += 1
+                advice[error.advice] = None
+                print(f"airnp data fetch: {error.problem}", file=sys.stderr)
+            else:
+                print(f"[{done}/{total}] {entry.name}: {path}")
+    if failed:
+        print(
+            f"airnp data fetch: {failed} of {total} files could not be had",
+            *advice,
+            sep="\n",
+            file=sys.stderr,
+        )
+    return FAILED if failed else 0
+
+
+def _path(options: argparse.Namespace) -> int:
+    print(files.cache_folder())
+    given = files.given_folder()
+    if given is not None:
+        print(f"AIRNP_DATA names {given}, where airnp looks first", file=sys.stderr)
+    return 0
+
+
+def _name(text: str) -> str:
+    if text not in ENTRIES:
+        raise argparse.ArgumentTypeError(f"there is no {text!r}; there are {', '.join(ENTRIES)}")
+    return text
+
+
+_ACTIONS: dict[str, Callable[[argparse.Namespace], int]] = {"list": _list, "fetch": _fetch, "path": _path}

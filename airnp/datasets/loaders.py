@@ -1,0 +1,252 @@
+"""The loaders: from files of the catalogue to a :class:`~airnp.datasets.Dataset`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from airnp import masks
+from airnp.datasets.catalogue import ENTRIES, FILES
+from airnp.datasets.dataset import Dataset
+from airnp.datasets.files import locate
+from airnp.datasets.formats import open_picture, read_matlab, read_picture, read_table
+
+__all__ = [
+    "baboon",
+    "barbara",
+    "cameraman",
+    "dti_gpcr",
+    "dti_ic",
+    "load",
+    "movielens_100k",
+    "names",
+    "syn_netflix",
+    "texture_mask",
+]
+
+
+# --- pictures ---
+
+
+def barbara() -> Dataset:
+    """Load the picture Barbara.
+
+    Returns
+    -------
+    Dataset
+        With a `matrix` of 240×240 grey values in [0, 1].
+    """
+    return _picture("barbara")
+
+
+def baboon() -> Dataset:
+    """Load the picture Baboon.
+
+    Returns
+    -------
+    Dataset
+        With a `matrix` of 240×240 grey values in [0, 1].
+
+    Notes
+    -----
+    The file has 500×480 colour pixels. They are resized as in the program of the paper's authors, without
+    smoothing; a picture resized with smoothing is easier to complete, and its errors cannot be compared with
+    the paper's.
+    """
+    return _picture("baboon")
+
+
+def cameraman() -> Dataset:
+    """Load the picture Cameraman.
+
+    Returns
+    -------
+    Dataset
+        With a `matrix` of 240×240 grey values in [0, 1].
+    """
+    return _picture("cameraman")
+
+
+def _picture(name: str) -> Dataset:
+    (path,) = _paths(name)
+    return _dataset(name, read_picture(path, ENTRIES[name].shape))
+
+
+def texture_mask() -> NDArray[np.bool_]:
+    """Load the mask that the paper calls texture: writing over a picture, about 9 % of it.
+
+    Returns
+    -------
+    ndarray of bool, shape (240, 240)
+        True = observed.
+    """
+    (path,) = _paths("texture_mask")
+    with open_picture(path) as picture:
+        return masks.from_image(picture)
+
+
+# --- ratings ---
+
+
+def syn_netflix() -> Dataset:
+    """Load Syn-Netflix: made-up ratings of 200 items by 150 users, in groups of equal taste.
+
+    Returns
+    -------
+    Dataset
+        With a `matrix` of 150×200 ratings from 1 to 5, all known; `row_graph` and `column_graph`, sparse; and
+        the split of Monti et al., 15 % in `mask` and another 15 % in `test_mask`. The paper on AIR draws
+        masks of its own.
+    """
+    (path,) = _paths("syn_netflix")
+    ratings, training, testing, users, items = read_matlab(path, ("M", "Otraining", "Otest", "Wrow", "Wcol"))
+    return _dataset(
+        "syn_netflix",
+        ratings,
+        mask=training > 0,
+        test_mask=testing > 0,
+        row_graph=users,
+        column_graph=items,
+    )
+
+
+def movielens_100k() -> Dataset:
+    """Load MovieLens 100K: 100 000 ratings of 1682 films by 943 users.
+
+    Returns
+    -------
+    Dataset
+        With a `matrix` of 943×1682 ratings from 1 to 5, NaN where there is none; the given split, 80 000
+        ratings in `mask` and 20 000 in `test_mask`; `row_graph` and `column_graph`, sparse, which Monti et
+        al. made of what is known about users and films.
+    """
+    (path,) = _paths("movielens_100k")
+    names = ("M", "Otraining", "Otest", "W_users", "W_movies")
+    ratings, training, testing, users, films = read_matlab(path, names)
+    training, testing = training > 0, testing > 0
+    return _dataset(
+        "movielens_100k",
+        np.where(training | testing, ratings, np.nan),  # the file has 0 there, which is no rating
+        mask=training,
+        test_mask=testing,
+        row_graph=users,
+        column_graph=films,
+    )
+
+
+# --- drugs and their targets ---
+
+
+def dti_ic() -> Dataset:
+    """Load which of 210 drugs are known to act on which of 204 ion channels.
+
+    Returns
+    -------
+    Dataset
+        With a `matrix` of 210×204 zeros and ones; the similarity of the drugs in `row_graph` and of the
+        targets in `column_graph`; their names in KEGG in `row_labels` and `column_labels`.
+
+    Notes
+    -----
+    The similarity of drugs is not quite symmetric in the file; here it is the mean of both directions. A drug
+    that nobody tried on a target counts as one that does not act on it.
+    """
+    return _interactions("dti_ic")
+
+
+def dti_gpcr() -> Dataset:
+    """Load which of 223 drugs are known to act on which of 95 G protein-coupled receptors.
+
+    Returns
+    -------
+    Dataset
+        As that of :func:`dti_ic`, with a `matrix` of 223×95.
+    """
+    return _interactions("dti_gpcr")
+
+
+def _interactions(name: str) -> Dataset:
+    acting, of_drugs, of_targets = (read_table(path) for path in _paths(name))
+    # The file has a row for each target; the paper, and so airnp, has one for each drug.
+    if not (
+        acting.column_labels == of_drugs.row_labels == of_drugs.column_labels
+        and acting.row_labels == of_targets.row_labels == of_targets.column_labels
+    ):
+        raise ValueError(f"{name}: the tables do not name the same drugs and targets in the same order")
+    return _dataset(
+        name,
+        np.ascontiguousarray(acting.values.T),
+        row_graph=(of_drugs.values + of_drugs.values.T) / 2,
+        column_graph=(of_targets.values + of_targets.values.T) / 2,
+        row_labels=acting.column_labels,
+        column_labels=acting.row_labels,
+    )
+
+
+# --- by name ---
+
+_LOADERS: dict[str, Callable[[], Dataset]] = {
+    loader.__name__: loader
+    for loader in (barbara, baboon, cameraman, syn_netflix, dti_ic, dti_gpcr, movielens_100k)
+}
+
+
+def names() -> tuple[str, ...]:
+    """Return the names of all data sets.
+
+    Examples
+    --------
+    >>> from airnp import datasets
+    >>> "dti_ic" in datasets.names()
+    True
+    """
+    return tuple(_LOADERS)
+
+
+def load(name: str) -> Dataset:
+    """Load a data set by its name.
+
+    Parameters
+    ----------
+    name : str
+        One of :func:`names`.
+
+    Returns
+    -------
+    Dataset
+        What the loader of that name returns.
+
+    Raises
+    ------
+    ValueError
+        If there is no data set of that name.
+    ChecksumError, DownloadError, ImportError
+        If a file is wrong, cannot be had, or cannot be read.
+
+    Examples
+    --------
+    >>> from airnp import datasets
+    >>> datasets.load("lena")
+    Traceback (most recent call last):
+    ...
+    ValueError: name: expected one of 'barbara', 'baboon', 'cameraman', 'syn_netflix', 'dti_ic', 'dti_gpcr',
+    'movielens_100k', got 'lena'
+    """
+    if name not in _LOADERS:
+        raise ValueError(f"name: expected one of {', '.join(map(repr, _LOADERS))}, got {name!r}")
+    return _LOADERS[name]()
+
+
+def _paths(name: str) -> list[Path]:
+    return [locate(FILES[file]) for file in ENTRIES[name].files]
+
+
+def _dataset(name: str, matrix: NDArray[np.float64], **parts: Any) -> Dataset:
+    entry = ENTRIES[name]
+    if matrix.shape != entry.shape:
+        raise ValueError(f"{name}: expected a matrix of shape {entry.shape}, got {matrix.shape}")
+    return Dataset(name, matrix, source=entry.source, licence=entry.licence, **parts)
