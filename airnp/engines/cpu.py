@@ -34,10 +34,10 @@ from airnp.engines.lending import Lending
 from airnp.engines.pace import Pace
 from airnp.engines.stepnumbers import numbers
 
-_SMALL = 4096
+_SMALL = 16_384
 """Entries below which cutting work into chunks costs more than it gives."""
 
-_SMALL_PRODUCT = 500_000
+_SMALL_PRODUCT = 4_000_000
 """Multiplications below which the same holds for a product."""
 
 _SMALL_GRAM = 160, 400
