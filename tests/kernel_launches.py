@@ -59,7 +59,7 @@ def _module(name: str, mode: str) -> Any:
 
 @dataclass(frozen=True)
 class Machine:
-    """Where a launch runs: build mode, order of the threads, and the most blocks in x or y."""
+    """Where a launch runs: build mode, order of the threads, and the most blocks in any direction."""
 
     mode: str = "fast"
     order: int = 0
@@ -68,6 +68,10 @@ class Machine:
     def blocks(self, needed: int) -> int:
         """Return the number of blocks in x where the rule says ``needed``."""
         return max(1, min(needed, self.most_blocks))
+
+    def depth(self, batch: int) -> int:
+        """Return the number of blocks in z for a stack."""
+        return min(batch, 65535, self.most_blocks)
 
     def run(self, launch: Launch) -> None:
         """Carry the launch out on its arrays, in place."""
@@ -121,10 +125,6 @@ def flag(value: bool) -> str:
     return "true" if value else "false"
 
 
-def _depth(batch: int) -> int:
-    return min(batch, 65535)
-
-
 def statistics_launch(kind: int, v: np.ndarray, gram: np.ndarray, machine: Machine) -> Launch:
     """Launch of graph_statistics; its arguments 2 and 3 are the statistics and the energy."""
     batch, nodes, _ = v.shape
@@ -134,7 +134,7 @@ def statistics_launch(kind: int, v: np.ndarray, gram: np.ndarray, machine: Machi
     return Launch(
         "laplacian",
         f"graph_statistics<{scalar_name(v.dtype)}, {kind}>",
-        (blocks, 1, _depth(batch)),
+        (blocks, 1, machine.depth(batch)),
         (
             v,
             gram,
@@ -187,7 +187,7 @@ def step_launch(
     return Launch(
         "laplacian",
         f"graph_step<{scalar_name(v.dtype)}, {kind}, {flag(adam)}>",
-        (machine.blocks(strips * (strips + 1) // 2), 1, _depth(batch)),
+        (machine.blocks(strips * (strips + 1) // 2), 1, machine.depth(batch)),
         (
             v,
             gram,
@@ -210,7 +210,7 @@ def _summing(x: np.ndarray, machine: Machine) -> tuple[tuple[int, int, int], tup
     batch, rows, columns = x.shape
     blocks = machine.blocks(min(math.ceil(rows * columns / THREADS), 1024))
     sums = (scratch((batch, blocks, 2), x.dtype), scratch(batch, np.uint32), scratch(batch, x.dtype))
-    return (blocks, 1, _depth(batch)), (*sums, np.int32(batch), np.int32(rows), np.int32(columns))
+    return (blocks, 1, machine.depth(batch)), (*sums, np.int32(batch), np.int32(rows), np.int32(columns))
 
 
 def _or_null(array: np.ndarray | None) -> Any:

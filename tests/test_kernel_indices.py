@@ -304,7 +304,22 @@ def test_fixed_graphs_of_a_large_matrix(shape):
     np.testing.assert_allclose(sparse[at], wanted, rtol=1e-4, atol=1e-5)
 
 
-def test_adam_of_a_large_tensor_far_down_the_table():
+def test_a_sparse_graph_with_many_edges():
+    # The edges of node 1 are the last of more than 2^31, in 64-bit indices.
+    edges, rows, columns = 2**31 + 7, 2, 3
+    data, indices = promised(edges), promised(2 * edges).view(np.int64)
+    data[-2:], indices[-2:] = (3, 5), (0, 1)
+    indptr = np.array([edges - 2, edges - 2, edges], np.int64)
+    z, g, degree = np.arange(6, dtype=np.float32), np.zeros(6, np.float32), np.zeros(2, np.float32)
+    sums = (np.zeros((1, 2), np.float32), np.zeros(1, np.uint32), np.zeros(1, np.float32))
+    sizes = (np.int32(1), np.int32(rows), np.int32(columns))
+    args = (g, z, data, indices, indptr, degree, np.float32(1), *sums, *sizes)
+    run_one_block("fixed_graph", "add_sparse_laplacian<float, long long, false>", 1, 0, 0, args)
+    np.testing.assert_array_equal(g[3:], -3 * z[:3] - 5 * z[3:])
+
+
+@pytest.mark.parametrize("adam", [False, True])
+def test_the_step_of_a_large_tensor_far_down_the_table(adam):
     # Neither the entries, nor the place of the numbers of iteration 2^27 - 1, can be counted in 32 bits.
     size, width, offset, rng = NODES**2, 20, 14, np.random.default_rng(3)
     tensors, blocks = [promised(size) for _ in range(4)], -(-size // THREADS)
@@ -315,12 +330,14 @@ def test_adam_of_a_large_tensor_far_down_the_table():
     numbers[-1, offset:] = 0.1, 0.999, 0.001, 0.01, 1.0, 1e-8
     p, g, first, second = (tensor[last].astype(np.float64) for tensor in tensors)
     args = (AddressTable([*tensors, size, offset]), np.int32(1), numbers, cursor, np.int32(width))
-    run_one_block("adam", "adam<float>", blocks, blocks - 1, 0, args)
+    name = "adam<float>" if adam else "descend<float>"
+    run_one_block("adam", name, blocks, blocks - 1, 0, args)
     mean, square = first + 0.1 * (g - first), 0.999 * second + 0.001 * g**2
-    for tensor, wanted in zip(
-        tensors, (p - 0.01 * mean / (np.sqrt(square) + 1e-8), g, mean, square), strict=True
-    ):
-        np.testing.assert_allclose(tensor[last], wanted, rtol=1e-5)
+    wanted = (p - 0.01 * mean / (np.sqrt(square) + 1e-8), g, mean, square)
+    if not adam:
+        wanted = (p - 0.1 * g, g, first, second)
+    for tensor, right in zip(tensors, wanted, strict=True):
+        np.testing.assert_allclose(tensor[last], right, rtol=1e-5)
 
 
 def test_record_far_down_the_ring():

@@ -7,10 +7,11 @@ the order; tickets that are ready for the next launch. Races and stray accesses 
 """
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from airnp.engines import reference
@@ -49,7 +50,23 @@ MACHINES = st.builds(
 ORDERS = [0, 1, 2, 3, 7]
 
 
+def always(choices, **common):
+    """Try every combination of these choices, too: Hypothesis' fixed draws may leave one out."""
+
+    def decorate(test):
+        for values in product(*choices.values()):
+            test = example(**dict(zip(choices, values, strict=True)), **common)(test)
+        return test
+
+    return decorate
+
+
+FEW_BLOCKS = {"dtype": np.float64, "machine": Machine(order=2, most_blocks=2)}
+MATRICES = {**FEW_BLOCKS, "shape": (3, 33, 61), "seed": 1}
+
+
 @settings(max_examples=150)
+@always({"kind": range(3), "adam": [False, True]}, nodes=97, batch=3, spread=1.0, seed=1, **FEW_BLOCKS)
 @given(
     kind=st.integers(0, 2),
     adam=st.booleans(),
@@ -67,8 +84,9 @@ def test_graph(**case):
 @pytest.mark.parametrize("kind", range(3), ids=KINDS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_graph_of_a_long_row(kind, dtype):
-    # More than two column tiles of graph_statistics, and strips that no number of warps divides.
-    graph = Graph(dtype, 1, 523, 4)
+    # More than two column tiles of graph_statistics, strips that no number of warps divides, and more pairs
+    # of strips than the last block has threads to add them.
+    graph = Graph(dtype, 1, 771, 4)
     found = graph.launched(kind, False, Machine())
     terms, _ = graph.expected(kind, False)
     for name in ("energy", "adjacency", "pull", "gradient"):
@@ -127,6 +145,7 @@ SHAPES = st.one_of(
 )
 
 
+@always({"delta": [None, 0.3], "scales": product([False, True], repeat=2)}, **MATRICES)
 @given(
     dtype=DTYPES,
     shape=SHAPES,
@@ -139,16 +158,19 @@ def test_residual(**case):
     check_residual(**case)
 
 
+@always({"quadratic": [False, True]}, **MATRICES)
 @given(dtype=DTYPES, shape=SHAPES, quadratic=st.booleans(), seed=SEEDS, machine=MACHINES)
 def test_variation(**case):
     check_variation(**case)
 
 
+@always({"columns": [False, True], "shared": [False, True]}, **MATRICES)
 @given(dtype=DTYPES, shape=SHAPES, columns=st.booleans(), shared=st.booleans(), seed=SEEDS, machine=MACHINES)
 def test_dense_laplacian(**case):
     check_dense_laplacian(**case)
 
 
+@always({"columns": [False, True], "index": [np.int32, np.int64]}, density=0.3, **MATRICES)
 @given(
     dtype=DTYPES,
     shape=SHAPES,
@@ -184,15 +206,78 @@ def test_sums_have_the_same_bits_in_every_order_and_launch(dtype):
             np.testing.assert_array_equal(got, want)
 
 
-def test_float_sums_keep_their_small_terms():
-    # One thread meets a square of 1e8 first and then 400 times 1, which a plain float sum would lose.
+def test_the_last_block_sums_more_parts_than_it_has_threads():
+    of = Entries(np.float64, (1, 270, 250), 0)
+    launch = launches.residual_launch(of.x, of.y, of.weights, 1.0, None, None, None, Machine())
+    assert launch.grid[0] > launches.THREADS
+    run_and_check(launch, Machine())
+    value, _ = reference.residual(of.x, of.y, of.weights, scale=1.0)
+    assert_close(launch.args[10], value, np.float64)
+
+
+def sum_launch(name, machine):
+    """Return a launch whose value is 1e8 + the number of its other entries, and the argument with it.
+
+    One thread meets 1e8 first and then some hundred times 1, which a plain float sum would lose.
+    """
+    if name == "variation":  # differences of 1e4, 1, -1, 1, ...
+        x = np.arange(102401) % 2
+        x[0] = 1 - 10**4
+        x = fenced(x.reshape(1, 1, -1), np.float32)
+        return launches.variation_launch(fenced(x), x, True, 1.0, 0.0, machine), 6
     x = fenced(np.ones((1, 320, 320)), np.float32)
     x[0, 0, 0] = 1e4
-    zero, one = fenced(np.zeros(x.shape, np.float32)), fenced(np.ones(x.shape, np.float32))
+    zero, one, degree = fenced(0 * x), fenced(np.ones_like(x)), fenced(np.ones((1, 320)), np.float32)
+    if name == "residual":
+        return launches.residual_launch(x, zero, one, 2.0, None, None, None, machine), 10
+    if name == "dense":
+        return launches.laplacian_launch(zero, x, fenced(0 * x), degree, False, 1.0, machine), 9
+    no_edges = fenced([], np.float32), fenced([], np.int32), fenced(np.zeros(321), np.int32)
+    return launches.sparse_launch(zero, x, no_edges, degree, False, 1.0, machine), 9
+
+
+@pytest.mark.parametrize("name", ["residual", "variation", "dense", "sparse"])
+def test_float_sums_keep_their_small_terms(name):
     machine = Machine(most_blocks=1)
-    launch = launches.residual_launch(x, zero, one, 2.0, None, None, None, machine)
+    launch, value = sum_launch(name, machine)
     run_and_check(launch, machine)
-    np.testing.assert_allclose(launch.args[10], 1e8 + 320 * 320 - 1, rtol=1.2e-7)
+    np.testing.assert_allclose(launch.args[value], 1e8 + 320 * 320 - 1, rtol=1.2e-7)
+
+
+@pytest.mark.parametrize("kind", range(3), ids=KINDS)
+def test_graph_sums_keep_their_small_terms(kind):
+    # One entry of P is e^16.7 times the others, each of which alone would be lost beside it.
+    graph = Graph(np.float32, 1, 523, 0)
+    graph.v[...], graph.gram[...] = -16.7, 0.5 * np.eye(523)
+    graph.v[0, 0, 1] = 0
+    found, (terms, _) = graph.launched(kind, False, Machine(most_blocks=1)), graph.expected(kind, False)
+    share = np.exp(graph.v[0].astype(np.float64))
+    if kind == 0:  # the row with that entry
+        known, mass = found["statistics"][0, :, 0], share[0].sum()
+        energy = share[0, 1:].sum() / mass
+    else:
+        known, mass, energy = found["statistics"][0], share.sum(), terms.energy[0]
+    np.testing.assert_allclose(known, [0, 1 / mass, energy], rtol=3e-7)
+
+
+def test_graph_energies_of_rows_keep_their_small_terms():
+    # Row 0 sees a node at a squared distance of 1e8, the others see theirs at 1.
+    graph = Graph(np.float32, 1, 523, 0)
+    graph.v[...], graph.gram[...] = 0, 0.5 * np.eye(523)
+    graph.v[0, :, 0] = graph.v[0, 0] = -200
+    graph.v[0, 0, 1], graph.gram[0, 0, 0] = 0, 1e8
+    found, (terms, _) = graph.launched(0, False, Machine(most_blocks=1)), graph.expected(0, False)
+    np.testing.assert_allclose(found["energy"], terms.energy, rtol=1.2e-7)
+
+
+def test_small_differences_do_not_cancel_in_the_variation():
+    of = Entries(np.float32, (1, 20, 30), 0)
+    of.x *= np.float32(1e-4)
+    launch = launches.variation_launch(of.g, of.x, False, 1.0, 0.05, Machine())
+    run_and_check(launch, Machine())
+    x = of.x.astype(np.float64)
+    steps = np.concatenate([np.diff(x, axis=axis).ravel() for axis in (1, 2)])
+    np.testing.assert_allclose(launch.args[6], np.sum(steps**2) / (2 * 0.05), rtol=1e-5)
 
 
 def test_an_infinite_sum_stays_infinite():
@@ -213,6 +298,7 @@ def test_a_stack_deeper_than_the_grid():
     assert_close(launch.args[10], value, np.float64)
 
 
+@always({"adam": [False, True]}, sizes=[997, 33, 0, 1500], **FEW_BLOCKS)
 @given(
     dtype=DTYPES,
     sizes=st.lists(st.sampled_from([0, 1, 31, 33, 257, 997, 1500]), min_size=1, max_size=5),
@@ -270,6 +356,7 @@ def test_adam_follows_torch(dtype, tolerance):
     np.testing.assert_allclose(p, parameter.detach().numpy(), rtol=tolerance, atol=tolerance)
 
 
+@always({"capacity": [1, 3]}, count=3, batch=300, **FEW_BLOCKS)
 @given(
     dtype=DTYPES,
     count=st.integers(1, 6),
@@ -279,3 +366,13 @@ def test_adam_follows_torch(dtype, tolerance):
 )
 def test_record(**case):
     check_record(**case)
+
+
+def test_record_works_in_one_block_only():
+    ring, cursor = fenced(np.full((3, 2, 4), np.nan)), fenced([0], np.int32)
+    sources = [fenced(np.arange(4.0)), fenced(np.arange(4.0, 8.0))]
+    launch = launches.record_launch(sources, ring, cursor)
+    run_and_check(replace(launch, grid=(2, 2, 2)), Machine())
+    assert cursor[0] == 1
+    np.testing.assert_array_equal(ring[0], np.stack(sources))
+    assert np.isnan(ring[1:]).all()

@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.parametrize("dtype", [np.float32, np.float64]),
 ]
 # Edges of tiles and warps, several blocks, fewer blocks than work; blocks and threads in several orders.
-GRAPHS = [(1, 1, 1, 2048), (2, 5, 0, 2048), (1, 33, 1, 2048), (2, 65, 2, 2048), (1, 97, 7, 2)]
+GRAPHS = [(1, 1, 1, 2048), (2, 5, 0, 2048), (1, 33, 1, 2048), (2, 65, 2, 2048), (3, 97, 7, 2)]
 SHAPES = [((2, 1, 1), 0, 2048), ((1, 31, 33), 1, 2048), ((3, 1, 300), 2, 2048), ((2, 300, 1), 7, 1)]
 
 
