@@ -9,7 +9,6 @@ from torch.nn.functional import softmax
 
 from bench.peers.problem import EPSILON, LEARNING_RATE, Problem
 
-
 Energy = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 """Dirichlet energy of the rows of z on the graph with adjacency a."""
 
