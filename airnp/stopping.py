@@ -284,26 +284,53 @@ class _HeldOutMonitor(Monitor):
         if not sensible.any():
             return None
         fitted, all_of_them = self._weights
-        return _LevelMonitor(self._best_fidelity * all_of_them / fitted, chosen, sensible)
+        level = np.where(sensible, self._best_fidelity * all_of_them / fitted, -np.inf)
+        falling = sensible & ~self._ended & (chosen.iteration == self._looked)
+        return _LevelMonitor(level, falling, chosen, self)
+
+    def predicts_better(self, state: FitState) -> Bools:
+        """Return for each problem whether the watched entries are closer than at the best iterate."""
+        return self._errors(state.normalized_matrix)[0] < self._best_error
 
 
 class _LevelMonitor(Monitor):
-    """Ends each problem that is to go on as soon as its fidelity is down to a level."""
+    """Ends each problem as soon as its fidelity is down to a level; one that does not get there goes back.
+
+    One whose held-out error was still falling when its iterations were used up goes on to the end.
+
+    The entries that were held out are fitted now, so their error must be lower than it was when it was only
+    predicted. Where it is not, the fit was more exact than a new start of the optimiser, and is better left
+    as it was.
+    """
 
     every = 10
 
-    def __init__(self, level: npt.NDArray[np.float64], chosen: Choice, going_on: Bools) -> None:
+    def __init__(
+        self, level: npt.NDArray[np.float64], falling: Bools, chosen: Choice, before: _HeldOutMonitor
+    ) -> None:
         self._level = level
-        self._ended = Choice(chosen.params, np.where(going_on, 0, chosen.iteration))
+        self._falling = falling
+        self._better = np.zeros(level.shape, dtype=bool)
+        self._chosen = chosen
+        self._before = before
+        self._ended: Choice | None = None
 
     def check(self, state: FitState) -> str | None:
-        reached = np.asarray(state.fidelity <= self._level) & (self._ended.iteration == 0)
+        self._better = self._before.predicts_better(state)
+        reached = (state.fidelity <= self._level) & self._better & ~self._has_ended() & ~self._falling
         if reached.any():
             self._ended = _merged(reached, state, self._ended)
-        return "all observed entries are fitted as well" if np.all(self._ended.iteration > 0) else None
+        done = self._has_ended() | np.isneginf(self._level)
+        return "all observed entries are fitted as well" if done.all() else None
+
+    def _has_ended(self) -> Bools:
+        if self._ended is None:
+            return np.zeros(self._level.shape, dtype=bool)
+        return self._ended.iteration > 0
 
     def choice(self, last: Choice) -> Choice:
-        return _where(self._ended.iteration > 0, self._ended, last)
+        kept = self._chosen if self._ended is None else _where(self._has_ended(), self._ended, self._chosen)
+        return _where(self._falling & self._better, last, kept)
 
 
 def _merged(chosen: Bools, state: FitState, others: Choice | None) -> Choice:

@@ -185,9 +185,9 @@ def test_a_stack_is_the_sum_of_its_problems(batch, depth, seed):
     assert value == pytest.approx(total, rel=1e-12)
 
 
-def test_default_graph_weight_is_that_of_the_design_at_240():
+def test_default_graph_weight():
     mean = Objective(np.zeros((240, 240)) + 0.5)
-    assert [term.weight for term in mean.terms] == pytest.approx([1e-4, 1e-4])
+    assert [term.weight for term in mean.terms] == pytest.approx([5e-5, 5e-5])
     total = Objective(np.zeros((240, 240)) + 0.5, fidelity="sum")
     assert [term.weight for term in total.terms] == pytest.approx([1.44, 1.44])
 

@@ -435,6 +435,18 @@ def test_both_phases_keep_to_max_iter():
         assert result.n_iter <= max_iter
 
 
+def test_a_fit_that_is_still_getting_better_uses_all_its_iterations():
+    rng = np.random.default_rng(0)
+    truth = rng.random((30, 2)) @ rng.random((2, 20))
+    mask = rng.random(truth.shape) < 0.7
+    common = {"regularizers": [], "max_iter": 3000, "seed": 0}
+    single = airnp.fit(truth, mask, stop=HeldOut(refit=False), **common)
+    double = airnp.fit(truth, mask, stop=HeldOut(), **common)
+    assert double.n_iter == double.best_iter == 3000
+    error = airnp.metrics.nmae
+    assert error(double.X, truth, mask) < 1.5 * error(single.X, truth, mask)
+
+
 def test_a_callback_that_stops_the_first_phase_stops_the_fit():
     *_, result = refitted(stop=HeldOut(0.2, every=10), callback=lambda iteration, state: iteration == 300)
     assert result.n_iter == 300
