@@ -173,6 +173,21 @@ def test_nan_and_infinity_are_not_lost(kind, bad):
     assert not np.isfinite(terms.energy)
 
 
+@pytest.mark.parametrize("delta", [None, 0.3])
+def test_where_memory_happens_to_be_free_does_not_change_a_bit(delta):
+    """Small arrays that lie close together must not send a loop down another path than others do."""
+    rng = np.random.default_rng(5)
+    for n in range(1, 18):
+        for _ in range(30):
+            x, y, w = np.abs(rng.standard_normal((3, 1, n)))
+            kept, found = [], set()
+            for _ in range(10):
+                kept.append(np.empty(rng.integers(1, 80)))
+                value, gradient = cpu.residual(x, y, w, scale=1 / 3, huber_delta=delta)
+                found.add((float(value), gradient.tobytes()))
+            assert len(found) == 1
+
+
 @given(st.integers(1, 70), st.integers(1, 70), st.integers(1, 5), seeds)
 @settings(max_examples=30)
 def test_parallel_gram_matrices(k, d, chunks, seed):

@@ -7,6 +7,7 @@ iteration allocates no matrix.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -39,6 +40,9 @@ _SMALL = 16_384
 
 _SMALL_PRODUCT = 4_000_000
 """Multiplications below which the same holds for a product."""
+
+_MARGIN = 256
+"""Bytes around an array of the engine that belong to no other."""
 
 _SMALL_GRAM = 160, 400
 """Nodes below which one thread, or several, gain nothing from the symmetry of a Gram matrix."""
@@ -93,6 +97,24 @@ def _launch(kernel: kernels.Kernel, chunks: int, *arguments: Any) -> None:
 def _matmul(a: Array, b: Array, out: Array) -> Array:
     _call(np.matmul, a, b, out)
     return out
+
+
+def _empty(shape: Any, dtype: Any = np.float64) -> Array:
+    """Return an array with any content, well apart from all others in memory.
+
+    Compiled loops check whether what they write may overlap with what they read, and are not vectorised if
+    it might. Small arrays that lie close together look so, by chance, and the last bits of a sum would then
+    depend on where memory happened to be free.
+    """
+    dtype = np.dtype(dtype)
+    margin, size = _MARGIN // dtype.itemsize, math.prod(np.atleast_1d(shape).tolist())
+    return np.empty(size + 2 * margin, dtype)[margin : margin + size].reshape(shape)
+
+
+def _zeros(shape: Any, dtype: Any) -> Array:
+    zeros = _empty(shape, dtype)
+    zeros[...] = 0
+    return zeros
 
 
 def _chunks(work: int, small: int = _SMALL) -> int:
@@ -164,7 +186,7 @@ def product(
     b = b.swapaxes(-1, -2) if transpose_b else b
     if out is None:
         batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-        out = np.empty((*batch, a.shape[-2], b.shape[-1]), a.dtype)
+        out = _empty((*batch, a.shape[-2], b.shape[-1]), a.dtype)
     chunks = _chunks(out.size * a.shape[-1], _SMALL_PRODUCT)
     return _matmul(a, b, out) if chunks == 1 else _multiply(chunks, out, a, b, 1.0, 0.0)
 
@@ -178,7 +200,7 @@ def gram(x: Array, *, columns: bool = False, out: Array | None = None) -> Array:
     """Return the products of all pairs of rows of ``x``, K = x xᵀ, or of all pairs of columns, K = xᵀ x."""
     z = x.swapaxes(-1, -2) if columns else x
     if out is None:
-        out = np.empty((*z.shape[:-1], z.shape[-2]), z.dtype)
+        out = _empty((*z.shape[:-1], z.shape[-2]), z.dtype)
     chunks = _chunks(out.size * z.shape[-1], _SMALL_PRODUCT)
     if z.shape[-2] < _SMALL_GRAM[chunks > 1]:
         return _multiply(chunks, out, z, z.swapaxes(-1, -2), 1.0, 0.0)
@@ -227,14 +249,14 @@ def laplacian_terms(
     pass that computes the gradient, except for "product".
     """
     v = v if update is None else _writable(v)
-    a = np.empty(v.shape, v.dtype) if out is None else out
+    a = _empty(v.shape, v.dtype) if out is None else out
     adam = isinstance(update, AdamUpdate) and kind != "product"
-    gradient = None if adam else np.empty(v.shape, v.dtype)
+    gradient = None if adam else _empty(v.shape, v.dtype)
     values, products, stack, scalar = _readable(v), _readable(gram), _stack(a), v.dtype.type
     slopes = stack if gradient is None else _stack(gradient)
-    lines = np.empty((4, *values.shape[:2]), v.dtype)
+    lines = _empty((4, *values.shape[:2]), v.dtype)
     norms, energies, pull = lines[:3]
-    energy = np.empty(len(values))
+    energy = _empty(len(values))
     chunks, half = _chunks(v.size), scalar(0.5 if kind == "row" else 1.0)
     step: tuple[Any, ...] = (adam, stack, stack, np.zeros(6, v.dtype))
     if isinstance(update, AdamUpdate):
@@ -269,8 +291,8 @@ def laplacian_terms(
 def _line_scales(x: Array, row_scale: Array | None, column_scale: Array | None) -> tuple[Array, Array]:
     """Return scales of shape (batch, m) and (batch, n), zero where none was given."""
     batch, m, n = x.shape
-    rows = np.zeros((batch, m), x.dtype) if row_scale is None else row_scale.reshape(batch, m)
-    columns = np.zeros((batch, n), x.dtype) if column_scale is None else column_scale.reshape(batch, n)
+    rows = _zeros((batch, m), x.dtype) if row_scale is None else row_scale.reshape(batch, m)
+    columns = _zeros((batch, n), x.dtype) if column_scale is None else column_scale.reshape(batch, n)
     return rows, columns
 
 
@@ -286,9 +308,9 @@ def residual(
     out: Array | None = None,
 ) -> tuple[Array, Array]:
     """Return the fidelity F and its gradient, with the diagonal parts of the Laplacians added."""
-    gradient = np.empty(x.shape, x.dtype) if out is None else out
+    gradient = _empty(x.shape, x.dtype) if out is None else out
     current, scalar = _readable(x), x.dtype.type
-    value = np.empty(len(current))
+    value = _empty(len(current))
     _launch(
         kernels.masked_residual,
         _chunks(x.size),
@@ -299,7 +321,7 @@ def residual(
         scalar(-1 if huber_delta is None else huber_delta),
         *_line_scales(current, row_scale, column_scale),
         _stack(gradient),
-        np.empty(current.shape[:2], x.dtype),
+        _empty(current.shape[:2], x.dtype),
         value,
     )
     return value.reshape(x.shape[:-2]), gradient
@@ -324,12 +346,12 @@ def fixed_laplacian(
     x, target = (z.swapaxes(-1, -2), g.swapaxes(-1, -2)) if turned else (_contiguous(z), g)
     target = _writable(target)
     current, slopes = _stack(x), _stack(target)
-    values = np.empty(current.shape[:2], z.dtype)
-    energy = np.empty(len(current))
+    values = _empty(current.shape[:2], z.dtype)
+    energy = _empty(len(current))
     scale, chunks = z.dtype.type(2 * weight), _chunks(z.size)
     if isinstance(adjacency, np.ndarray):
         neighbours = product(x, adjacency) if turned else product(adjacency, x)
-        none = np.zeros((1, current.shape[1 if turned else 2]), z.dtype)
+        none = _zeros((1, current.shape[1 if turned else 2]), z.dtype)
         given = degree.reshape(-1, degree.shape[-1])
         degrees = (none, given) if turned else (given, none)
         _launch(
@@ -355,7 +377,7 @@ def total_variation(
 ) -> tuple[Array, Array]:
     """Return the variation R(x) over neighbours in rows and columns, and g + λ ∇R."""
     g, current = _writable(g), _readable(x)
-    values, energy = np.empty(current.shape[:2], x.dtype), np.empty(len(current))
+    values, energy = _empty(current.shape[:2], x.dtype), _empty(len(current))
     scalar = x.dtype.type
     _launch(
         kernels.add_variation,
@@ -388,7 +410,7 @@ def apply_updates(params: Sequence[Array], grads: Sequence[Array], updates: Sequ
 
 def memory(like: Array) -> Memory:
     """Return memory for the intermediates of many iterations: each array is made once."""
-    return Lending(lambda shape: np.empty(shape, like.dtype))
+    return Lending(lambda shape: _empty(shape, like.dtype))
 
 
 def prepare(
