@@ -1,0 +1,15 @@
+"""Defects to plant in the CUDA kernels, and the tests' answer to each. ``python -m bench.mutants`` tries all.
+
+What was tried, and which test found it, stands in ``docs/mutants.md``.
+"""
+
+from .fixed_graph import FIXED_GRAPH
+from .learned_graph import LEARNED_GRAPH
+from .mutation import MODULES, Mutation
+from .passes import PASSES
+from .trial import LATE_FILES, NotAMutantError, Verdict, trial
+from .updates import UPDATES
+
+MUTATIONS: tuple[Mutation, ...] = (*LEARNED_GRAPH, *PASSES, *UPDATES, *FIXED_GRAPH)
+
+__all__ = ["LATE_FILES", "MODULES", "MUTATIONS", "Mutation", "NotAMutantError", "Verdict", "trial"]
