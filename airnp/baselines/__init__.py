@@ -1,0 +1,54 @@
+"""Other methods of matrix completion, to compare with: ``f(Y, mask=None, **options) → X``.
+
+====================  =====================================================  ==============  =============
+name                  idea                                                   observed kept?  needs
+====================  =====================================================  ==============  =============
+:func:`mean`          means of observed entries                              yes
+:func:`knn`           the k nearest rows or columns                          yes             scikit-learn
+:func:`svd`           iterative imputation by a low-rank matrix              yes
+:func:`soft_impute`   least squares with the nuclear norm                    no
+:func:`pnmc`          a network that tells an element from its patch         yes             scikit-learn
+:func:`biharmonic`    the smoothest surface through the observed pixels      yes             scikit-image
+:func:`dmf`           deep matrix factorisation                              no
+:func:`rdmf`          the same with total variation                          no
+:func:`dmf_de`        the same with the Dirichlet energy of fixed graphs     no
+====================  =====================================================  ==============  =============
+
+All take what :func:`airnp.fit` takes for ``Y`` and ``mask`` (stacks are independent problems), leave it
+untouched, and return a NumPy array, or a DataFrame for a DataFrame; a matrix without gaps comes back as it
+is from the methods that do not fit factors. With a ``seed``, where a method has
+one, the answer is always the same. :data:`METHODS` has them by name. What some of them need besides airnp
+comes with ``pip install "airnp[baselines]"``.
+
+>>> from airnp import baselines
+>>> baselines.METHODS["mean"]([[1.0, 2.0], [6.0, None]])
+array([[1., 2.],
+       [6., 3.]])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from airnp.baselines.averages import mean
+from airnp.baselines.factorizations import dmf, dmf_de, rdmf
+from airnp.baselines.inpainting import biharmonic
+from airnp.baselines.lowrank import svd
+from airnp.baselines.neighbours import knn
+from airnp.baselines.patches import pnmc
+from airnp.baselines.shrinkage import soft_impute
+
+__all__ = ["METHODS", "biharmonic", "dmf", "dmf_de", "knn", "mean", "pnmc", "rdmf", "soft_impute", "svd"]
+
+METHODS: dict[str, Callable[..., Any]] = {
+    "mean": mean,
+    "knn": knn,
+    "svd": svd,
+    "soft_impute": soft_impute,
+    "pnmc": pnmc,
+    "biharmonic": biharmonic,
+    "dmf": dmf,
+    "rdmf": rdmf,
+    "dmf_de": dmf_de,
+}

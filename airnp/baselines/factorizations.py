@@ -1,0 +1,203 @@
+"""DMF and its relatives with a fixed regulariser, by :func:`airnp.fit`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from airnp.fit import fit
+from airnp.regularizers import DirichletEnergy, FixedLaplacian, Regularizer, TotalVariation
+from airnp.regularizers.base import Problem, Term, checked_weight
+
+_VARIATION_WEIGHT = 0.005
+"""Default λ of the total variation, as a multiple of the fidelity scale s."""
+
+
+def dmf(Y: Any, mask: Any = None, *, max_iter: int = 10_000, stop: Any = None, **options: Any) -> Any:
+    """Deep matrix factorisation: a product of matrices is fitted, nothing else.
+
+    The product prefers low rank by the way it is trained. Observed entries are **not** kept: X is the
+    product.
+
+    Parameters
+    ----------
+    Y : array-like (…, m, n)
+        As in :func:`airnp.fit`.
+    mask : array-like, optional
+        True where observed. Without it, NaN means missing.
+    max_iter : int
+        Iterations at most.
+    stop : None, "auto", or StopRule
+        By default the last iterate is the answer, as in the papers, which for most data is one that
+        over-fits. ``"auto"`` returns the iterate that :func:`airnp.fit` finds best by held-out entries.
+    **options
+        More of :func:`airnp.fit`, such as ``depth``, ``seed`` or ``progress``.
+
+    Returns
+    -------
+    ndarray or DataFrame (…, m, n)
+
+    Notes
+    -----
+    Rows and columns without any observed entry have nothing to go by and stay near the lowest observed value,
+    which is the zero of the normalised data.
+
+    References
+    ----------
+    Arora, Cohen, Hu and Luo, Implicit regularization in deep matrix factorization, NeurIPS 2019.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> truth = rng.random((30, 2)) @ rng.random((2, 20))
+    >>> mask = rng.random(truth.shape) < 0.7
+    >>> X = dmf(truth, mask, max_iter=3000, seed=0)
+    >>> bool(np.abs(X - truth)[~mask].mean() < 0.01)
+    True
+    """
+    return _fitted(Y, mask, [], max_iter, stop, options)
+
+
+def rdmf(
+    Y: Any,
+    mask: Any = None,
+    *,
+    weight: float | None = None,
+    max_iter: int = 10_000,
+    stop: Any = None,
+    **options: Any,
+) -> Any:
+    """Regularised deep matrix factorisation: DMF with total variation, for images.
+
+    Observed entries are **not** kept: X is the product of the factors.
+
+    Parameters
+    ----------
+    Y : array-like (…, m, n)
+        As in :func:`airnp.fit`.
+    mask : array-like, optional
+        True where observed. Without it, NaN means missing.
+    weight : float, optional
+        λ of :class:`airnp.TotalVariation`. Default 0.005·s for the fidelity scale s, which is 0.01/(m·n)
+        with the mean fidelity.
+    max_iter, stop, **options
+        As in :func:`dmf`.
+
+    Returns
+    -------
+    ndarray or DataFrame (…, m, n)
+
+    Notes
+    -----
+    Rows and columns without any observed entry are bridged by the total variation.
+
+    References
+    ----------
+    Li, Xu, Luo and Wang, A regularized deep matrix factorized model of matrix completion for image
+    restoration, IET Image Processing (2022).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> steps = np.repeat(np.repeat([[0.0, 1.0], [1.0, 0.0]], 8, axis=0), 8, axis=1)
+    >>> mask = np.random.default_rng(0).random(steps.shape) < 0.6
+    >>> X = rdmf(steps, mask, max_iter=3000, seed=0)
+    >>> bool(np.abs(X - steps)[~mask].mean() < 0.05)
+    True
+    """
+    return _fitted(Y, mask, [_ScaledVariation(weight)], max_iter, stop, options)
+
+
+def dmf_de(
+    Y: Any,
+    mask: Any = None,
+    *,
+    row_graph: Any = None,
+    column_graph: Any = None,
+    weight: float | None = None,
+    max_iter: int = 10_000,
+    stop: Any = None,
+    **options: Any,
+) -> Any:
+    """DMF with the Dirichlet energy of fixed graphs over rows and columns.
+
+    Observed entries are **not** kept: X is the product of the factors.
+
+    Parameters
+    ----------
+    Y : array-like (…, m, n)
+        As in :func:`airnp.fit`.
+    mask : array-like, optional
+        True where observed. Without it, NaN means missing.
+    row_graph, column_graph : array or sparse matrix, optional
+        Adjacency or Laplacian, as in :class:`airnp.FixedLaplacian`; one alone is used alone. Without both,
+        the covariance graphs of the observed rows and columns (:class:`airnp.DirichletEnergy`).
+    weight : float, optional
+        λ of each graph. Default: that of :class:`airnp.FixedLaplacian`.
+    max_iter, stop, **options
+        As in :func:`dmf`.
+
+    Returns
+    -------
+    ndarray or DataFrame (…, m, n)
+
+    Notes
+    -----
+    Rows and columns without any observed entry are filled from their neighbours in the given graphs; the
+    covariance graphs have none for them, and they stay near the lowest observed value as in :func:`dmf`.
+
+    References
+    ----------
+    Boyarski, Vedula and Bronstein, Spectral geometric matrix completion, MSML 2021.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> truth = np.repeat([[0.0, 1.0, 1.0, 0.0]], 6, axis=0) + np.arange(6)[:, None]
+    >>> path = np.diag(np.ones(5), 1) + np.diag(np.ones(5), -1)
+    >>> mask = np.ones(truth.shape, dtype=bool)
+    >>> mask[2, 1] = False
+    >>> X = dmf_de(truth, mask, row_graph=path, max_iter=2000, seed=0)
+    >>> bool(abs(X[2, 1] - truth[2, 1]) < 0.5)
+    True
+    """
+    graphs = {"rows": row_graph, "columns": column_graph}
+    regularizers: list[Regularizer] = [
+        _given_graph(graph, axis, weight) for axis, graph in graphs.items() if graph is not None
+    ]
+    if not regularizers:
+        regularizers = [DirichletEnergy(axis, weight) for axis in graphs]
+    return _fitted(Y, mask, regularizers, max_iter, stop, options)
+
+
+def _fitted(
+    Y: Any, mask: Any, regularizers: Sequence[Regularizer], max_iter: int, stop: Any, options: dict[str, Any]
+) -> Any:
+    return fit(Y, mask, regularizers=regularizers, max_iter=max_iter, stop=stop, **options).to_numpy().X
+
+
+def _given_graph(graph: Any, axis: str, weight: float | None) -> FixedLaplacian:
+    weight = None if weight is None else checked_weight(weight)
+    try:
+        return FixedLaplacian(graph, axis, weight)
+    except (TypeError, ValueError) as error:
+        # It speaks of "graph", of which there are two here.
+        raise type(error)(f"{axis.removesuffix('s')}_{error}") from None
+
+
+class _ScaledVariation(Regularizer):
+    """Total variation whose default weight follows the fidelity, as the weights of graphs do."""
+
+    name = TotalVariation.name
+
+    def __init__(self, weight: float | None) -> None:
+        self.weight = None if weight is None else checked_weight(weight)
+
+    def __repr__(self) -> str:
+        return f"TotalVariation({self.weight!r})"
+
+    def bind(self, problem: Problem) -> Term:
+        """Return the term for a problem."""
+        weight = _VARIATION_WEIGHT * problem.fidelity_scale if self.weight is None else self.weight
+        return TotalVariation(weight).bind(problem)

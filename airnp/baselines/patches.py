@@ -1,0 +1,198 @@
+"""PNMC: a small network learns to tell an element from the patch around it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+
+from airnp._checks import checked_whole
+from airnp.baselines._problem import Bools, Values, checked_seed, complete_each, shown
+
+Size = tuple[int, int]
+Samples = NDArray[np.float32]
+
+_LARGEST = 4
+"""Elements that a patch may reach in each direction, at most."""
+
+_TRIAL_SAMPLES = 6000
+_TRIAL_EPOCHS = 30
+
+
+def pnmc(
+    Y: Any,
+    mask: Any = None,
+    *,
+    patch: Size | None = None,
+    trials: int = 8,
+    hidden: tuple[int, ...] = (64, 32),
+    epochs: int = 20,
+    rounds: int = 5,
+    seed: int | None = None,
+    progress: bool = False,
+) -> Any:
+    """Patch-based nonlinear matrix completion. Observed entries are kept.
+
+    Gaps start as their nearest observed element. A network is trained, on the observed elements, to tell an
+    element from the patch around it, its own value left out, and then says what the gaps are. With the gaps
+    so filled it is trained further, and says it again, for a few rounds. Neighbouring entries must mean
+    neighbouring things, as in an image.
+
+    Parameters
+    ----------
+    Y : array-like (…, m, n)
+        As in :func:`airnp.fit`.
+    mask : array-like, optional
+        True where observed. Without it, NaN means missing.
+    patch : (int, int), optional
+        Height and width of the patch, both odd. Default: found by a short stochastic search, which trains
+        small networks on some of the observed elements and judges them by others.
+    trials : int
+        Patch sizes that the search tries.
+    hidden : tuple of int
+        Units in each hidden layer.
+    epochs : int
+        Passes over the observed elements before the first round, and half as many before all others together.
+    rounds : int
+        How often the gaps are predicted.
+    seed : int, optional
+        Of the search and of the network. The same seed gives the same answer. Default: a new one.
+    progress : bool
+        Show a bar over the trials and the rounds.
+
+    Returns
+    -------
+    ndarray or DataFrame (…, m, n)
+        Within the range of the observed entries.
+
+    Raises
+    ------
+    ImportError
+        Without scikit-learn (``pip install "airnp[baselines]"``).
+
+    Notes
+    -----
+    After Yang and Xu, A novel patch-based nonlinear matrix completion algorithm for image analysis through
+    convolutional neural network, Neurocomputing 389 (2020); their program is not public. Theirs is a
+    convolutional network; a patch of a few elements has too little room for one to differ much from the
+    fully connected :class:`sklearn.neural_network.MLPRegressor` used here. Rows and columns without any
+    observed entry are bridged as any other gap.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> ramp = np.add.outer(np.arange(20.0), np.arange(20.0))
+    >>> mask = np.random.default_rng(0).random(ramp.shape) < 0.8
+    >>> X = pnmc(ramp, mask, patch=(3, 3), seed=0)
+    >>> bool(np.abs(X - ramp)[~mask].mean() < 2)
+    True
+    """
+    patch = None if patch is None else _checked_patch(patch)
+    trials = checked_whole("trials", trials)
+    hidden = _checked_hidden(hidden)
+    epochs = checked_whole("epochs", epochs)
+    rounds = checked_whole("rounds", rounds)
+    seed = checked_seed(seed)
+    try:
+        from sklearn.neural_network import MLPRegressor
+    except ImportError as error:
+        raise ImportError('pnmc needs scikit-learn: pip install "airnp[baselines]"') from error
+
+    def network() -> Any:
+        return MLPRegressor(hidden_layer_sizes=hidden, random_state=seed % 2**32)
+
+    def complete(values: Values, mask: Bools) -> Values:
+        low, high = values[mask].min(), values[mask].max()
+        if low == high:
+            return np.full_like(values, low)
+        scaled = (values - low) / (high - low)
+        filled = _nearest(scaled, mask)
+        reach = (patch[0] // 2, patch[1] // 2) if patch else None
+        if reach is None:
+            reach = _searched(filled, mask, network, trials, seed, progress)
+        filled = _refined(filled, mask, reach, network(), epochs, rounds, progress)
+        return np.where(mask, values, low + (high - low) * filled)
+
+    return complete_each(Y, mask, complete, "they are bridged from the nearest observed ones")
+
+
+def _checked_patch(patch: Any) -> Size:
+    try:
+        height, width = patch
+    except (TypeError, ValueError):
+        raise TypeError(f"patch: expected two whole numbers, height and width, got {patch!r}") from None
+    height, width = checked_whole("patch", height), checked_whole("patch", width)
+    if height % 2 == 0 or width % 2 == 0 or height * width == 1:
+        raise ValueError(f"patch: expected odd numbers, at least one above 1, got {patch!r}")
+    return height, width
+
+
+def _checked_hidden(hidden: Any) -> tuple[int, ...]:
+    if not isinstance(hidden, list | tuple) or not hidden:
+        raise TypeError(f"hidden: expected the units of each hidden layer, such as (64, 32), got {hidden!r}")
+    return tuple(checked_whole("hidden", units) for units in hidden)
+
+
+def _nearest(values: Values, mask: Bools) -> Values:
+    """Return the matrix with every gap replaced by its nearest observed element."""
+    from scipy.ndimage import distance_transform_edt
+
+    nearest = distance_transform_edt(~mask, return_distances=False, return_indices=True)
+    filled: Values = values[tuple(nearest)]
+    return filled
+
+
+def _patches(filled: Values, reach: Size, where: NDArray[np.intp]) -> Samples:
+    """Return what the network sees of some elements: the others of their patch.
+
+    ``where`` holds rows and columns, shape (2, k). Beyond its edges the matrix is mirrored.
+    """
+    height, width = 2 * reach[0] + 1, 2 * reach[1] + 1
+    padded = np.pad(2 * filled.astype(np.float32) - 1, [(r, r) for r in reach], mode="symmetric")
+    windows = sliding_window_view(padded, (height, width))[tuple(where)]
+    return np.delete(windows.reshape(-1, height * width), height * width // 2, axis=1)
+
+
+def _searched(filled: Values, mask: Bools, network: Any, trials: int, seed: int, progress: bool) -> Size:
+    """Return how far the best patch reaches, among some drawn near the best so far."""
+    rng = np.random.default_rng([seed, 11])
+    observed = rng.permutation(np.argwhere(mask))[:_TRIAL_SAMPLES].T
+    judges = max(1, observed.shape[1] // 4)
+    targets = filled[tuple(observed)].astype(np.float32)
+    best, lowest = (1, 1), np.inf
+    tried: set[Size] = set()
+    for trial in shown(range(trials), progress, "pnmc: patch"):
+        step = rng.integers(-1, 2, size=2) if trial else (0, 0)
+        height, width = np.clip(np.add(best, step), 0, _LARGEST)
+        reach = (int(height), int(width))
+        if reach in tried or reach == (0, 0):
+            reach = (int(rng.integers(1, _LARGEST + 1)), int(rng.integers(1, _LARGEST + 1)))
+        if reach in tried:
+            continue
+        tried.add(reach)
+        samples = _patches(filled, reach, observed)
+        trained = network()
+        for _ in range(_TRIAL_EPOCHS):
+            trained.partial_fit(samples[judges:], targets[judges:])
+        error = float(np.abs(trained.predict(samples[:judges]) - targets[:judges]).mean())
+        if error < lowest:
+            best, lowest = reach, error
+    return best
+
+
+def _refined(
+    filled: Values, mask: Bools, reach: Size, network: Any, epochs: int, rounds: int, progress: bool
+) -> Values:
+    """Return the matrix after some rounds of training on the observed and predicting the gaps."""
+    observed, gaps = np.argwhere(mask).T, np.argwhere(~mask).T
+    targets = filled[tuple(observed)].astype(np.float32)
+    filled = filled.copy()
+    for round_ in shown(range(rounds), progress, "pnmc"):
+        samples = _patches(filled, reach, observed)
+        for _ in range(epochs if round_ == 0 else -(-epochs // (2 * rounds))):
+            network.partial_fit(samples, targets)
+        predicted = network.predict(_patches(filled, reach, gaps))
+        filled[tuple(gaps)] = np.clip(predicted, 0, 1)
+    return filled
