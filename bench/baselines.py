@@ -5,7 +5,7 @@
 Files are read from the folder that AIRNP_DATA names. ``--quick`` takes one image row and one DTI row, and
 leaves out the deep factorisations, which take about a minute each. Methods that need neighbouring entries
 to mean neighbouring things (PNMC, RDMF, biharmonic) are run on images only, DMF+DE on the others only, as in
-the paper. The paper's program and masks for the other methods are not public: expect its numbers to differ.
+the paper. One seed each. The settings behind the paper's baselines are not known to us: its numbers differ.
 """
 
 from __future__ import annotations

@@ -10,7 +10,10 @@ from airnp.regularizers import DirichletEnergy, FixedLaplacian, Regularizer, Tot
 from airnp.regularizers.base import Problem, Term, checked_weight
 
 _VARIATION_WEIGHT = 0.005
-"""Default λ of the total variation, as a multiple of the fidelity scale s."""
+"""Default λ of the total variation, as a multiple of the fidelity scale s.
+
+Taken from three that were tried on Barbara with 30 % missing, knowing the truth.
+"""
 
 
 def dmf(Y: Any, mask: Any = None, *, max_iter: int = 10_000, stop: Any = None, **options: Any) -> Any:
@@ -95,7 +98,7 @@ def rdmf(
     References
     ----------
     Li, Xu, Luo and Wang, A regularized deep matrix factorized model of matrix completion for image
-    restoration, IET Image Processing (2022).
+    restoration (2020).
 
     Examples
     --------
@@ -149,7 +152,7 @@ def dmf_de(
 
     References
     ----------
-    Boyarski, Vedula and Bronstein, Spectral geometric matrix completion, MSML 2021.
+    Boyarski, Vedula and Bronstein, Spectral geometric matrix completion (2019).
 
     Examples
     --------

@@ -75,10 +75,11 @@ def pnmc(
     Notes
     -----
     After Yang and Xu, A novel patch-based nonlinear matrix completion algorithm for image analysis through
-    convolutional neural network, Neurocomputing 389 (2020); their program is not public. Theirs is a
-    convolutional network; a patch of a few elements has too little room for one to differ much from the
-    fully connected :class:`sklearn.neural_network.MLPRegressor` used here. Rows and columns without any
-    observed entry are bridged as any other gap.
+    convolutional neural network, Neurocomputing (2020), doi 10.1016/j.neucom.2020.01.037. Written from its
+    abstract, not from its program, so this is the idea and not a copy: the network here is a fully connected
+    :class:`sklearn.neural_network.MLPRegressor`, not a convolutional one, and the search is our own.
+
+    Rows and columns without any observed entry are bridged as any other gap.
 
     Examples
     --------
