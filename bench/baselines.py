@@ -2,7 +2,7 @@
 
     python -m bench.baselines [--quick] [--rows "Barbara 30%" ...] [--methods knn svd ...] [--seed 0]
 
-Files are read from the folder that AIRNP_DATA names. ``--quick`` takes one image row and one DTI row, and
+The data come from :mod:`airnp.datasets`. ``--quick`` takes one image row and one DTI row, and
 leaves out the deep factorisations, which take about a minute each. Methods that need neighbouring entries
 to mean neighbouring things (PNMC, RDMF, biharmonic) are run on images only, DMF+DE on the others only, as in
 the paper. One seed each. The settings behind the paper's baselines are not known to us: its numbers differ.
@@ -11,17 +11,16 @@ the paper. One seed each. The settings behind the paper's baselines are not know
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import time
 import warnings
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import airnp
+from airnp import datasets
 from airnp.baselines import METHODS
 from bench.timing import markdown
 
@@ -45,6 +44,15 @@ SLOW = ("dmf", "rdmf", "dmf_de")
 SEEDED = ("svd", "soft_impute", "pnmc", *SLOW)
 
 
+LOADERS = {
+    "Barbara": datasets.barbara,
+    "Baboon": datasets.baboon,
+    "Syn-Netflix": datasets.syn_netflix,
+    "IC": datasets.dti_ic,
+    "GPCR": datasets.dti_gpcr,
+}
+
+
 @dataclass(frozen=True)
 class Problem:
     """A complete matrix, which entries are observed, and graphs where the data has them."""
@@ -54,53 +62,18 @@ class Problem:
     graphs: dict[str, Any] = field(default_factory=dict)
 
 
-def load(row: str, seed: int, folder: Path) -> Problem:
-    """Read the data of a row and draw or read its mask."""
+def load(row: str, seed: int) -> Problem:
+    """Load the data of a row and draw or load its mask."""
     name, _, pattern = row.partition(" ")
-    truth, graphs = {
-        "Barbara": lambda: (image(folder / "barbara.jpg"), {}),
-        "Baboon": lambda: (image(folder / "baboon.bmp"), {}),
-        "Syn-Netflix": lambda: netflix(folder / "synthetic_netflix.mat"),
-        "IC": lambda: interactions(folder, "ic"),
-        "GPCR": lambda: interactions(folder, "gpcr"),
-    }[name]()
+    data = LOADERS[name]()
     if pattern == "patch":
-        mask = airnp.masks.patch(truth.shape)
+        mask = airnp.masks.patch(data.matrix.shape)
     elif pattern == "texture":
-        mask = airnp.masks.from_image(folder / "texture_mask.png")
+        mask = datasets.texture_mask()
     else:
-        mask = airnp.masks.random(truth.shape, float(pattern.removesuffix("%")) / 100, seed=seed)
-    return Problem(truth.astype(np.float32), mask, graphs)
-
-
-def image(path: Path) -> np.ndarray:
-    from PIL import Image
-
-    return np.asarray(Image.open(path).convert("L").resize((240, 240)), dtype=np.float64) / 255
-
-
-def netflix(path: Path) -> tuple[np.ndarray, dict[str, Any]]:
-    import h5py
-    from scipy.sparse import csc_array
-
-    with h5py.File(path) as file:
-        truth = np.asarray(file["M"]).T
-        graphs = {}
-        for key, size in (("row_graph", truth.shape[0]), ("column_graph", truth.shape[1])):
-            group = file["Wrow" if key == "row_graph" else "Wcol"]
-            parts = (np.asarray(group[part]) for part in ("data", "ir", "jc"))
-            graphs[key] = csc_array(tuple(parts), shape=(size, size)).toarray()
-    return truth, graphs
-
-
-def interactions(folder: Path, name: str) -> tuple[np.ndarray, dict[str, Any]]:
-    """Read drugs × targets and the similarities of both."""
-    truth, drugs, targets = (
-        np.genfromtxt(folder / f"{name}_{kind}.txt", delimiter="\t", skip_header=1)[:, 1:]
-        for kind in ("admat_dgc", "simmat_dc", "simmat_dg")
-    )
-    graphs = {"row_graph": drugs, "column_graph": targets}
-    return truth.T, {key: (graph + graph.T) / 2 for key, graph in graphs.items()}
+        mask = airnp.masks.random(data.matrix.shape, float(pattern.removesuffix("%")) / 100, seed=seed)
+    graphs = {"row_graph": data.row_graph, "column_graph": data.column_graph}
+    return Problem(data.matrix.astype(np.float32), mask, graphs)
 
 
 def options_for(method: str, problem: Problem, seed: int) -> dict[str, Any]:
@@ -122,16 +95,13 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--methods", nargs="+", choices=list(METHODS), metavar="METHOD")
     parser.add_argument("--seed", type=int, default=0, help="of the mask and of the methods")
     arguments = parser.parse_args(argv)
-    folder = os.environ.get("AIRNP_DATA")
-    if not folder:
-        parser.error("AIRNP_DATA must name the folder with the paper's data")
     rows = arguments.rows or (QUICK if arguments.quick else list(PAPER))
     methods = arguments.methods or [name for name in METHODS if not (arguments.quick and name in SLOW)]
     warnings.simplefilter("ignore", airnp.EmptyLineWarning)
 
     lines = []
     for row in rows:
-        problem = load(row, arguments.seed, Path(folder))
+        problem = load(row, arguments.seed)
         for method in methods:
             if not suits(method, row):
                 continue
