@@ -115,13 +115,6 @@ def from_numpy(values: npt.ArrayLike, xp: Namespace, device: Any, dtype: str) ->
     return xp.asarray(host, dtype=getattr(xp, dtype), device=device)
 
 
-def named_device(xp: Namespace, device: Any) -> Any:
-    """Return the device object that a caller means; CuPy's are usually named by a number."""
-    if device is not None and compat.is_cupy_namespace(xp) and isinstance(device, int | np.integer):
-        return xp.cuda.Device(int(device))
-    return device
-
-
 def on_device(xp: Namespace, device: Any) -> AbstractContextManager[Any]:
     """Return a context in which new arrays and work go to a device; only CuPy has a current one."""
     if device is not None and compat.is_cupy_namespace(xp):

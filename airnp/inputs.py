@@ -22,7 +22,6 @@ from airnp._arrays import (
     dtype_name,
     from_numpy,
     has_float64,
-    named_device,
     namespace_name,
     natural_float,
     on_device,
@@ -39,6 +38,12 @@ class Labels:
 
     index: Any
     columns: Any
+
+    def put_on(self, matrix: Array) -> Any:
+        """Return a matrix of any namespace as a DataFrame with these labels."""
+        from pandas import DataFrame
+
+        return DataFrame(to_numpy(matrix), index=self.index, columns=self.columns)
 
 
 @dataclass(frozen=True)
@@ -158,13 +163,14 @@ def read(
 
 def _checked_device(xp: Namespace, wanted: Any, home: Any) -> Any:
     """Return the device of the fit; data that lives on a device already stays there."""
+    device = wanted
     if compat.is_cupy_namespace(xp):
         from airnp.engines.cuda_device import check_device
 
         check_device(wanted)
-    device = named_device(xp, wanted)
-    if compat.is_cupy_namespace(xp):
-        device = xp.cuda.Device() if device is None and home is None else device
+        # A number names a device, and without one the current device is meant.
+        if isinstance(wanted, int | np.integer) or (wanted is None and home is None):
+            device = xp.cuda.Device(wanted)
     if home is not None and device is not None and str(device) != str(home):
         raise ValueError(f"device: expected {home}, where Y is, got {device}; move Y, or leave device out")
     return home if home is not None else device

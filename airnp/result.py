@@ -131,11 +131,7 @@ class FitResult:
             return self._labelled(xp.where(self.mask, self.observed, self.matrix))
 
     def _labelled(self, matrix: Array) -> Any:
-        if self.labels is None:
-            return matrix
-        from pandas import DataFrame
-
-        return DataFrame(to_numpy(matrix), index=self.labels.index, columns=self.labels.columns)
+        return matrix if self.labels is None else self.labels.put_on(matrix)
 
     def to_numpy(self) -> FitResult:
         """Return the same result with NumPy arrays throughout.

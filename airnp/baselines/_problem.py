@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from airnp._arrays import to_numpy
 from airnp._checks import checked_number, checked_whole
 from airnp.holdout import like_the_gaps
-from airnp.inputs import EmptyLineWarning, Labels, read
+from airnp.inputs import EmptyLineWarning, read
 
 Values = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -47,16 +47,8 @@ def complete_each(Y: Any, mask: Any, completion: Completion, empty_lines: str) -
     for index in np.ndindex(values.shape[:-2]):
         if not observed[index].all():
             X[index] = completion(values[index], observed[index])
-    return labelled(X.astype(seen.dtype), seen.labels)
-
-
-def labelled(X: NDArray[Any], labels: Labels | None) -> Any:
-    """Return a table if the data was one."""
-    if labels is None:
-        return X
-    from pandas import DataFrame
-
-    return DataFrame(X, index=labels.index, columns=labels.columns)
+    completed = X.astype(seen.dtype)
+    return completed if seen.labels is None else seen.labels.put_on(completed)
 
 
 def line_means(values: Values, mask: Bools) -> Values:
