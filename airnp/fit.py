@@ -99,8 +99,9 @@ def fit(
     max_iter : int
         Iterations at most.
     stop : "auto", None, or StopRule
-        ``"auto"`` holds out some observed entries and returns the iterate that predicts them best;
-        ``None`` runs ``max_iter`` iterations and returns the last.
+        ``"auto"`` holds out some observed entries and returns what predicts them best: usually an iterate
+        of the fit, or without ``regularizers`` a matrix of low rank, if there is one that predicts them
+        almost exactly. It is :class:`HeldOut`. ``None`` runs ``max_iter`` iterations and returns the last.
     optimizer : {"adam", "gradient_descent"} or Adam, GradientDescent
     learning_rate : float
         For an optimiser given by name.
@@ -169,7 +170,7 @@ def fit(
     """
     max_iter = checked_whole("max_iter", max_iter)
     record_every = checked_whole("record_every", record_every)
-    rule = resolve_stop(stop)
+    rule = resolve_stop(stop, regularized=regularizers is not None)
     method = resolve_optimizer(optimizer, learning_rate)
     seed = _checked_seed(seed)
     if callback is not None and not callable(callback):

@@ -121,14 +121,30 @@ class Balanced:
         product = np.linalg.multi_dot(
             [np.eye(m), *reversed(Gaussian(self.mean, self.scale).draw(rng, m, n, depth, rank))]
         )
-        left, singular, right = np.linalg.svd(product, full_matrices=False)
-        if depth == 1:
-            return [product]
-        root = singular[:rank] ** (1 / depth)
-        bases = [right[:rank].T]
-        bases += [np.linalg.qr(rng.standard_normal((rank, rank)))[0] for _ in range(depth - 1)]
-        bases += [left[:, :rank]]
-        return [(bases[level + 1] * root) @ bases[level].T for level in range(depth)]
+        turns = [np.linalg.qr(rng.standard_normal((rank, rank)))[0] for _ in range(depth - 1)]
+        return balanced_factors(product, depth, rank, turns)
+
+
+def balanced_factors(product: Host, depth: int, rank: int, turns: Sequence[Host] | None = None) -> list[Host]:
+    """Return balanced factors W[0] … W[L-1] of a matrix whose rank is at most ``rank``.
+
+    Parameters
+    ----------
+    product : ndarray (m, n)
+    depth, rank : int
+    turns : sequence of ndarray (rank, rank), optional
+        Orthogonal matrices between the factors, L - 1 of them. Default: none, so that the inner factors are
+        diagonal.
+    """
+    if depth == 1:
+        return [product]
+    left, singular, right = np.linalg.svd(product, full_matrices=False)
+    # What is zero but for rounding would have gradients whose squares are too small for float32.
+    exact = np.where(singular > singular[0] * np.finfo(np.float64).eps * len(singular), singular, 0.0)
+    root = exact[:rank] ** (1 / depth)
+    inner = [np.eye(rank)] * (depth - 1) if turns is None else turns
+    bases = [right[:rank].T, *inner, left[:, :rank]]
+    return [(bases[level + 1] * root) @ bases[level].T for level in range(depth)]
 
 
 _NAMED: dict[str, Initializer] = {"gaussian": Gaussian(), "balanced": Balanced()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,10 @@ import numpy.typing as npt
 
 from airnp._arrays import Array
 from airnp.engines.contract import NO_MEMORY, Precision
+from airnp.explained import Explained, explained
 from airnp.inputs import Observations
 from airnp.objective import Objective
-from airnp.optimizers import delayed
+from airnp.optimizers import FrozenFactors, delayed
 from airnp.prepared import PreparedData, without
 from airnp.progress import ProgressBar
 from airnp.result import DivergenceError, FitResult, FittedRegularizer
@@ -34,6 +35,9 @@ _CHECKPOINT_SECONDS = 30.0
 
 _FOLLOW_UP_SHARE, _FOLLOW_UP_LEAST, _FOLLOW_UP_MOST = 0.05, 10, 500
 """How much of ``max_iter`` is kept for a second phase, and how many iterations at least and at most."""
+
+_GRAPH_ITERATIONS = 2000
+"""Iterations at most in which only the graphs are learned, over a matrix that is known already."""
 
 
 @dataclass(frozen=True)
@@ -75,11 +79,36 @@ class Loop:
     ) -> None:
         self._data, self._objective_of, self._options = data, objective_of, options
         self._monitor = monitor
+        self._at_limit = f"max_iter ({options.max_iter}) reached"
         self._objective = objective_of(without(data.observations, monitor.held_out))
         self._check_precision()
         self._watcher = Watcher(self._objective, data, options.truth)
-        self._training = self._trained(self._objective.init(options.seed, options.init))
+        self._explained = self._low_rank()
+        start = self._objective.init(options.seed, options.init)
+        if self._explained is not None and self._explained.problems.all():
+            start[: self._objective.depth] = self._explained.factors
+            self._at_limit = self._explained.reason
+            self._learn_graphs_only()
+        self._training = self._trained(start)
         self._saved = time.monotonic()
+
+    def _low_rank(self) -> Explained | None:
+        """Look for matrices of low rank, if the monitor wants that."""
+        monitor, objective = self._monitor, self._objective
+        if monitor.held_out is None or not monitor.looks_for_low_rank:
+            return None
+        return explained(self._data.observations, monitor.held_out, objective.depth, objective.rank)
+
+    def _learn_graphs_only(self) -> None:
+        """Prepare a fit whose factors are known: nothing need be held out, and nobody need watch."""
+        self._monitor = Monitor()
+        self._objective = self._objective_of(self._data.observations)
+        limit = _GRAPH_ITERATIONS if len(self._objective.param_shapes) > self._objective.depth else 1
+        self._options = replace(
+            self._options,
+            max_iter=min(self._options.max_iter, limit),
+            optimizer=FrozenFactors(self._options.optimizer),
+        )
 
     def _check_precision(self) -> None:
         """Refuse what would be ignored in silence."""
@@ -145,7 +174,7 @@ class Loop:
             if stopped is not None:
                 return stopped, False
             self._save_now_and_then()
-        return f"max_iter ({options.max_iter}) reached", False
+        return self._at_limit, False
 
     def _follow_up(self) -> bool:
         """Prepare to go on from the chosen iterate with all observations; return whether there is a need."""
@@ -183,6 +212,8 @@ class Loop:
         objective, data, history = self._objective, self._data, self._watcher.history
         history.truncate(self._training.iteration)
         chosen = self._monitor.choice(self._last())
+        if self._explained is not None:
+            chosen = self._explained.put_into(chosen)
         params = chosen.params
         return FitResult(
             matrix=data.normalization.undo(objective.matrix(params)),

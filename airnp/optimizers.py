@@ -233,3 +233,24 @@ def delayed(optimizer: Any, steps: int) -> Any:
     if steps == 0 or schedule is None:
         return optimizer
     return replace(optimizer, schedule=lambda step: schedule(step + steps))
+
+
+@dataclass(frozen=True)
+class FrozenFactors:
+    """Another optimiser, of the graphs alone: factors stay where they are."""
+
+    optimizer: Any
+
+    def init(self, params: Sequence[Array], kinds: Sequence[Kind] | None = None) -> Any:
+        """Return the other optimiser's memory, and which parameters are factors."""
+        kinds = ["factor"] * len(params) if kinds is None else kinds
+        return self.optimizer.init(params, kinds), kinds
+
+    def updates(self, state: Any) -> list[Update]:
+        """Return one update for each parameter; those of factors have rate zero."""
+        memory, kinds = state
+        found = self.optimizer.updates(memory)
+        return [
+            replace(update, rate=0.0) if kind == "factor" else update
+            for update, kind in zip(found, kinds, strict=True)
+        ]

@@ -49,6 +49,9 @@ class Monitor:
     A rhythm of its own: how often a fit records must not change its answer.
     """
 
+    looks_for_low_rank: bool = False
+    """Whether the fit may end before it begins, if a matrix of low rank predicts the held-out entries."""
+
     wants_follow_up: bool = False
     """Whether the fit may go on from the chosen iterate, with all observations, under another monitor."""
 
@@ -127,7 +130,7 @@ class _EnergyChangeMonitor(Monitor):
     def choice(self, last: Choice) -> Choice:
         if self._ended is None:
             return last
-        return _where(self._ended.iteration > 0, self._ended, last)
+        return chosen_from(self._ended.iteration > 0, self._ended, last)
 
 
 class HeldOut(StopRule):
@@ -148,6 +151,11 @@ class HeldOut(StopRule):
     refit : bool
         Go on from the best iterate with the held-out entries, too, for at most 500 iterations: until all
         observed entries are fitted as well, on average, as those that were not held out were then.
+    low_rank : bool
+        First look for a matrix of low rank that predicts the held-out entries almost exactly (to 5 % of
+        their spread; see :mod:`airnp.lowrank`). If there is one it is the answer, and only the graphs are
+        learned, over its rows and columns, for at most 2000 iterations. ``stop="auto"`` does so unless
+        regularizers are given. Not for measurements by an operator.
 
     Notes
     -----
@@ -170,6 +178,7 @@ class HeldOut(StopRule):
         relative_patience: float = 0.2,
         every: int = 100,
         refit: bool = True,
+        low_rank: bool = False,
     ) -> None:
         self.fraction = checked_number("fraction", fraction)
         if not 0 < self.fraction < 1:
@@ -180,10 +189,11 @@ class HeldOut(StopRule):
             raise ValueError(f"relative_patience: expected at least 0, got {relative_patience!r}")
         self.every = checked_whole("every", every)
         self.refit = bool(refit)
+        self.low_rank = bool(low_rank)
 
     def __repr__(self) -> str:
-        settings = (self.fraction, self.patience, self.relative_patience, self.every, self.refit)
-        return f"HeldOut({', '.join(map(repr, settings))})"
+        settings = ", ".join(f"{name}={value!r}" for name, value in vars(self).items())
+        return f"HeldOut({settings})"
 
     def begin(self, observations: Observations, operator: Transform | None, seed: int) -> Monitor:
         """Return the monitor of one fit."""
@@ -209,6 +219,7 @@ class _HeldOutMonitor(Monitor):
         self.held_out = held
         self.every = rule.every
         self.wants_follow_up = rule.refit and bool(held.any())
+        self.looks_for_low_rank = rule.low_rank and operator is None
         self._rule = rule
         self._operator = operator
         self._axes = (-2, -1) if operator is None else tuple(range(held.ndim))
@@ -329,8 +340,9 @@ class _LevelMonitor(Monitor):
         return self._ended.iteration > 0
 
     def choice(self, last: Choice) -> Choice:
-        kept = self._chosen if self._ended is None else _where(self._has_ended(), self._ended, self._chosen)
-        return _where(self._falling & self._better, last, kept)
+        ended = self._ended or self._chosen
+        kept = chosen_from(self._has_ended(), ended, self._chosen)
+        return chosen_from(self._falling & self._better, last, kept)
 
 
 def _merged(chosen: Bools, state: FitState, others: Choice | None) -> Choice:
@@ -338,10 +350,10 @@ def _merged(chosen: Bools, state: FitState, others: Choice | None) -> Choice:
     xp = compat.array_namespace(state.params[0])
     copies = [xp.asarray(param, copy=True) for param in state.params]
     now = Choice(copies, np.full(chosen.shape, state.iteration, dtype=np.int64))
-    return _where(chosen, now, others or Choice(copies, np.zeros(chosen.shape, dtype=np.int64)))
+    return chosen_from(chosen, now, others or Choice(copies, np.zeros(chosen.shape, dtype=np.int64)))
 
 
-def _where(chosen: Bools, first: Choice, second: Choice) -> Choice:
+def chosen_from(chosen: Bools, first: Choice, second: Choice) -> Choice:
     """Return the chosen problems of the first, all others of the second."""
     if np.all(chosen):
         return first
@@ -352,13 +364,17 @@ def _where(chosen: Bools, first: Choice, second: Choice) -> Choice:
     return Choice(params, np.where(chosen, first.iteration, second.iteration))
 
 
-def resolve_stop(stop: Any) -> StopRule:
-    """Return the rule that ``stop`` names or is."""
+def resolve_stop(stop: Any, *, regularized: bool = False) -> StopRule:
+    """Return the rule that ``stop`` names or is.
+
+    A user who chose regularizers wants that model, not another one that predicts as well: then "auto" does
+    not look for a matrix of low rank.
+    """
     if stop is None:
         return NeverStop()
     if isinstance(stop, StopRule):
         return stop
     if isinstance(stop, str) and stop == "auto":
-        return HeldOut()
+        return HeldOut(low_rank=not regularized)
     problem = f"stop: expected 'auto', None or a rule such as HeldOut() or EnergyChange(delta), got {stop!r}"
     raise ValueError(problem) if isinstance(stop, str) else TypeError(problem)

@@ -401,7 +401,8 @@ def test_bad_arguments_of_energy_change(delta, error, message):
 
 
 def test_rules_tell_what_they_are():
-    assert repr(HeldOut(0.1, 300, 0.5, 20)) == "HeldOut(0.1, 300, 0.5, 20, True)"
+    expected = "fraction=0.1, patience=300, relative_patience=0.5, every=20, refit=True, low_rank=False"
+    assert repr(HeldOut(0.1, 300, 0.5, 20)) == f"HeldOut({expected})"
     assert repr(EnergyChange(0.5)) == "EnergyChange(0.5)"
 
 
