@@ -6,12 +6,13 @@ import os
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from airnp._arrays import on_device
 from airnp._checks import checked_whole
+from airnp.defaults import chosen_regularizers
 from airnp.engines.contract import Precision
 from airnp.engines.threads import checked_threads
 from airnp.fidelity import FidelityScale, Loss
@@ -32,7 +33,7 @@ def fit(
     *,
     xp: Any = None,
     device: Any = None,
-    regularizers: Sequence[Regularizer] | None = None,
+    regularizers: Sequence[Regularizer] | Literal["auto"] | None = "auto",
     operator: Any = None,
     shape: tuple[int, int] | None = None,
     weights: Any = None,
@@ -77,9 +78,10 @@ def fit(
     device : int or device, optional
         Where in that namespace: the number of a CUDA device for CuPy. Fits in several Python threads may
         use a device each. Default: the current one, or that of Y.
-    regularizers : list of Regularizer, optional
-        Default: AIR, a learned graph over the rows and one over the columns. ``[]`` is plain deep matrix
-        factorisation.
+    regularizers : "auto", None, or list of Regularizer
+        ``None`` is AIR: a learned graph over the rows and one over the columns. ``"auto"`` is AIR too, and
+        :class:`TotalVariation` besides if neighbouring entries are so much alike, along both axes, that
+        Y must be a picture (correlation of at least 0.6). ``[]`` is plain deep matrix factorisation.
     operator : LinearOperator or object with ``forward`` and ``adjoint``, optional
         Y = A(X): a scipy.sparse.linalg.LinearOperator acts on X.ravel().
     shape : (m, n), optional
@@ -100,8 +102,9 @@ def fit(
         Iterations at most.
     stop : "auto", None, or StopRule
         ``"auto"`` holds out some observed entries and returns what predicts them best: usually an iterate
-        of the fit, or without ``regularizers`` a matrix of low rank, if there is one that predicts them
-        almost exactly. It is :class:`HeldOut`. ``None`` runs ``max_iter`` iterations and returns the last.
+        of the fit, or with ``regularizers="auto"`` a matrix of low rank, if there is one that predicts
+        them almost exactly. It is :class:`HeldOut`. ``None`` runs ``max_iter`` iterations and returns the
+        last.
     optimizer : {"adam", "gradient_descent"} or Adam, GradientDescent
     learning_rate : float
         For an optimiser given by name.
@@ -170,7 +173,7 @@ def fit(
     """
     max_iter = checked_whole("max_iter", max_iter)
     record_every = checked_whole("record_every", record_every)
-    rule = resolve_stop(stop, regularized=regularizers is not None)
+    rule = resolve_stop(stop, regularized=not isinstance(regularizers, str))
     method = resolve_optimizer(optimizer, learning_rate)
     seed = _checked_seed(seed)
     if callback is not None and not callable(callback):
@@ -196,7 +199,7 @@ def fit(
     def objective_of(observations: Observations) -> Objective:
         return Objective.from_observations(
             observations,
-            regularizers=regularizers,
+            regularizers=model,
             depth=depth,
             rank=rank,
             operator=data.operator,
@@ -208,6 +211,7 @@ def fit(
         )
 
     with on_device(seen.xp, seen.device), explained_memory(*sizes):
+        model = chosen_regularizers(regularizers, seen, measured=data.operator is not None)
         monitor = rule.begin(seen, data.operator, seed)
         return Loop(data, objective_of, monitor, options).run()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -117,11 +119,11 @@ def test_factors_have_the_matrix_as_product_and_are_balanced(depth):
     truth = problem(12, 9, rank=2)[0]
     factors = balanced_factors(truth, depth, rank=9)
     np.testing.assert_allclose(np.linalg.multi_dot([*factors[::-1], np.eye(9)]), truth, atol=1e-12)
-    for lower, upper in zip(factors[:-1], factors[1:], strict=True):
+    for lower, upper in itertools.pairwise(factors):
         np.testing.assert_allclose(lower @ lower.T, upper.T @ upper, atol=1e-12)
 
 
-# ------------------------------------------------------------------------------------------------- inside a fit
+# ------------------------------------------------------------------------------------------ inside a fit
 
 
 def test_a_fit_gives_the_matrix_and_learns_graphs_over_it():

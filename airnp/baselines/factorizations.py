@@ -7,13 +7,7 @@ from typing import Any
 
 from airnp.fit import fit
 from airnp.regularizers import DirichletEnergy, FixedLaplacian, Regularizer, TotalVariation
-from airnp.regularizers.base import Problem, Term, checked_weight
-
-_VARIATION_WEIGHT = 0.005
-"""Default λ of the total variation, as a multiple of the fidelity scale s.
-
-Taken from three that were tried on Barbara with 30 % missing, knowing the truth.
-"""
+from airnp.regularizers.base import checked_weight
 
 
 def dmf(Y: Any, mask: Any = None, *, max_iter: int = 10_000, stop: Any = None, **options: Any) -> Any:
@@ -109,7 +103,7 @@ def rdmf(
     >>> bool(np.abs(X - steps)[~mask].mean() < 0.05)
     True
     """
-    return _fitted(Y, mask, [_ScaledVariation(weight)], max_iter, stop, options)
+    return _fitted(Y, mask, [TotalVariation(weight)], max_iter, stop, options)
 
 
 def dmf_de(
@@ -187,20 +181,3 @@ def _given_graph(graph: Any, axis: str, weight: float | None) -> FixedLaplacian:
     except (TypeError, ValueError) as error:
         # It speaks of "graph", of which there are two here.
         raise type(error)(f"{axis.removesuffix('s')}_{error}") from None
-
-
-class _ScaledVariation(Regularizer):
-    """Total variation whose default weight follows the fidelity, as the weights of graphs do."""
-
-    name = TotalVariation.name
-
-    def __init__(self, weight: float | None) -> None:
-        self.weight = None if weight is None else checked_weight(weight)
-
-    def __repr__(self) -> str:
-        return f"TotalVariation({self.weight!r})"
-
-    def bind(self, problem: Problem) -> Term:
-        """Return the term for a problem."""
-        weight = _VARIATION_WEIGHT * problem.fidelity_scale if self.weight is None else self.weight
-        return TotalVariation(weight).bind(problem)
