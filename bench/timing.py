@@ -60,7 +60,7 @@ def interleaved(runners: Mapping[str, Runner], *, rounds: int = 9, seconds: floa
     return Timings({name: np.asarray(values) for name, values in times.items()})
 
 
-_POOLS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+POOLS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
 def in_pinned_process(module: str, threads: int, *arguments: str) -> None:
@@ -75,7 +75,7 @@ def in_pinned_process(module: str, threads: int, *arguments: str) -> None:
     subprocess.run(
         [sys.executable, "-m", module, *arguments],
         check=True,
-        env={**os.environ, **dict.fromkeys(_POOLS, str(threads))},
+        env={**os.environ, **dict.fromkeys(POOLS, str(threads))},
         preexec_fn=lambda: os.sched_setaffinity(0, available[:threads]),
     )
 
