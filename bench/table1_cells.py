@@ -8,7 +8,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -20,9 +20,8 @@ from bench.table1_methods import Experiment, Task
 Record = dict[str, Any]
 
 _PACKAGE = Path(airnp.__file__).parent
-_NOT_FITTING = ("__main__.py", "cli.py", "demo.py", "baselines")
-_FITTING_BASELINES = "factorizations.py"
-_PROBLEMS_AND_BASELINES = ("baselines", "datasets", "masks.py", "metrics.py")
+_FITTING = ("fit.py", "baselines/factorizations.py")
+_PROBLEMS = ("datasets", "masks.py", "metrics.py")
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -110,14 +109,37 @@ def source_hash(fits: bool) -> str:
     fits : bool
         For a run of :func:`airnp.fit`, or for another method.
     """
-    paths = sorted(path.relative_to(_PACKAGE) for path in _PACKAGE.rglob("*.py"))
-    if fits:
-        chosen = [
-            path for path in paths if path.parts[0] not in _NOT_FITTING or path.name == _FITTING_BASELINES
-        ]
-    else:
-        chosen = [path for path in paths if path.parts[0] in _PROBLEMS_AND_BASELINES]
-    return _digest("\n".join(f"{path.as_posix()} {_code(_PACKAGE / path)}" for path in chosen))
+    chosen = _sources(_PROBLEMS) | (_needed_by(_sources(_FITTING)) if fits else _sources(["baselines"]))
+    named = {path.relative_to(_PACKAGE).as_posix(): path for path in chosen}
+    return _digest("\n".join(f"{name} {_code(named[name])}" for name in sorted(named)))
+
+
+def _sources(names: Iterable[str]) -> set[Path]:
+    """Return files of the package, and all files of its folders."""
+    paths = [_PACKAGE / name for name in names]
+    return {file for path in paths for file in [path, *path.rglob("*.py")] if file.is_file()}
+
+
+def _needed_by(paths: Iterable[Path]) -> set[Path]:
+    """Return these files and all of the package that they import, directly or through others."""
+    found: set[Path] = set()
+    waiting = list(paths)
+    while waiting:
+        path = waiting.pop()
+        if path not in found:
+            found.add(path)
+            waiting += _imported(path)
+    return found
+
+
+def _imported(path: Path) -> Iterator[Path]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "airnp":
+            folder = _PACKAGE.joinpath(*str(node.module).split(".")[1:])
+            candidates = [folder.with_suffix(".py"), *(folder / f"{alias.name}.py" for alias in node.names)]
+            if folder != _PACKAGE:  # the package's own opening imports everything
+                candidates.append(folder / "__init__.py")
+            yield from filter(Path.is_file, candidates)
 
 
 def _code(path: Path) -> str:

@@ -94,7 +94,8 @@ class Experiment:
 def _warm_up() -> None:
     """Load the compiled engine, which is not part of any fit's time."""
     values = np.arange(12.0, dtype=np.float32).reshape(3, 4)
-    for regularizers in (None, [], [airnp.TotalVariation(1e-6)]):
+    graphs = [airnp.AdaptiveLaplacian("rows"), airnp.AdaptiveLaplacian("columns")]
+    for regularizers in (None, [], [airnp.TotalVariation()], [*graphs, airnp.TotalVariation()]):
         airnp.fit(values, regularizers=regularizers, max_iter=2, stop=None, seed=0, threads=1)
 
 
@@ -146,6 +147,7 @@ METHODS = {
     "dmf_auto": _of("dmf", "DMF, stopped", settings={"stop": "auto", "max_iter": 40_000}, is_fit=True),
     "rdmf": _of("rdmf", "RDMF", rows="images", is_fit=True),
     "dmf_de": _of("dmf_de", "DMF+DE", rows="others", is_fit=True),
+    "air_graphs": Method("AIR, graphs alone", _air, {"regularizers": None}, is_fit=True),
     "air": Method("AIR", _air, column="air", is_fit=True),
     "air_full": Method("AIR, never stopped", _air, {"stop": None, "max_iter": 20_000}, is_fit=True),
 }

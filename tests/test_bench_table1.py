@@ -177,6 +177,23 @@ def test_comments_and_docstrings_do_not_change_the_fingerprint(tmp_path, monkeyp
     assert changed[1] != of_baselines
 
 
+def test_only_what_a_fit_imports_changes_the_fingerprint_of_fits(tmp_path, monkeypatch):
+    monkeypatch.setattr(table1_cells, "_PACKAGE", tmp_path)
+    (tmp_path / "engines").mkdir()
+
+    def fingerprint(**files):
+        imports = "from airnp.loop import run\n\n\ndef f():\n    from airnp.engines import cpu\n"
+        sources = {"fit": imports, "loop": "", "plot": "", "engines/__init__": "", "engines/cpu": "", **files}
+        for name, text in sources.items():
+            (tmp_path / f"{name}.py").write_text(text)
+        return table1_cells.source_hash.__wrapped__(True)
+
+    before = fingerprint()
+    assert fingerprint(plot="x = 1\n") == before
+    for name in ("loop", "engines/__init__", "engines/cpu"):
+        assert fingerprint(**{name: "x = 1\n"}) != before, name
+
+
 @pytest.mark.usefixtures("at_once")
 def test_a_cell_of_other_settings_is_another_cell(tmp_path, log):
     fits = Method("full", fitted, {"log": str(log), "max_iter": 20}, is_fit=True)
