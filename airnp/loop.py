@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from array_api_compat import array_namespace
 
 from airnp._arrays import Array
 from airnp.engines.contract import NO_MEMORY, Precision
@@ -183,7 +184,9 @@ class Loop:
         if monitor is not None:
             self._monitor = monitor
             self._objective = self._objective_of(self._data.observations)
-            self._training = self._trained(chosen.params, self._training.iteration)
+            # Iterations change arrays in place, and the fit may have to go back to the chosen ones.
+            start = [array_namespace(param).asarray(param, copy=True) for param in chosen.params]
+            self._training = self._trained(start, self._training.iteration)
         return monitor is not None
 
     def _last(self) -> Choice:

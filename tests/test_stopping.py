@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as hnp
 from scipy.sparse.linalg import aslinearoperator
 
 import airnp
-from airnp import AdaptiveLaplacian, EnergyChange, FixedLaplacian, HeldOut, TotalVariation
+from airnp import AdaptiveLaplacian, EnergyChange, FixedLaplacian, HeldOut, TotalVariation, stopping
 from airnp.inputs import read
 from airnp.stopping import Choice
 
@@ -428,6 +428,16 @@ def test_the_held_out_entries_are_fitted_in_the_end():
     # The last record was made with all entries, at the level of the best iterate with some of them.
     at_best = single.history["fidelity"][single.history["iteration"] == single.best_iter]
     assert double.history["fidelity"][-1] <= at_best / 0.8 + 1e-12
+
+
+def test_a_second_phase_that_does_not_help_leaves_no_trace(monkeypatch):
+    rule = {"fraction": 0.2, "patience": 200, "every": 20}
+    *_, single = refitted(stop=HeldOut(**rule, refit=False))
+    monkeypatch.setattr(stopping._HeldOutMonitor, "predicts_better", lambda self, state: np.array(False))
+    *_, double = refitted(stop=HeldOut(**rule))
+    assert double.n_iter == single.n_iter + 500, "the second phase should have been tried"
+    assert double.best_iter == single.best_iter
+    np.testing.assert_array_equal(double.X, single.X)
 
 
 def test_both_phases_keep_to_max_iter():
