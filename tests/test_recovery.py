@@ -53,8 +53,8 @@ def test_barbara_with_the_settings_of_the_design(data_directory, pattern, nmae):
 @pytest.mark.slow
 @pytest.mark.parametrize(("pattern", "nmae"), [("random", 0.0471), ("patch", 0.1195), ("texture", 0.0692)])
 def test_barbara_with_the_defaults_is_as_good_as_the_paper(data_directory, pattern, nmae):
-    """The rule that stops sees observed entries only. The error in holes varies by the seed."""
+    """The rule that stops sees observed entries only. The texture leaves little to spare."""
     truth, mask = barbara(data_directory, pattern)
     result = airnp.fit(truth, mask, seed=0)
     assert result.stop_reason == "held-out error stopped falling"
-    assert airnp.metrics.nmae(result.X, truth, mask) <= (1.02 if pattern == "random" else 1.05) * nmae
+    assert airnp.metrics.nmae(result.X, truth, mask) <= (1.02 if pattern == "texture" else 0.95) * nmae

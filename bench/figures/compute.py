@@ -1,0 +1,139 @@
+"""Carry out one run: from a :class:`~bench.figures.runs.Run` to arrays."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import airnp
+from airnp import baselines
+from airnp.engines.reference import adjacency
+from airnp.state import FitState
+from bench.figures.problems import Problem, load
+from bench.figures.runs import DEEP, DEFAULTS, TRUTH, Run
+
+Outcome = dict[str, np.ndarray]
+"""Arrays by name: the matrix ``X`` and its ``nmae``; of a deep factorisation also one value per record."""
+
+OTHERS: dict[str, Callable[..., Any]] = {
+    "KNN": baselines.knn,
+    "SVD": baselines.svd,
+    "PNMC": baselines.pnmc,
+    "biharmonic": baselines.biharmonic,
+}
+_SEEDED = ("SVD", "PNMC")
+VARIATION_WEIGHT = 0.01
+"""λ of the total variation, times m·n: what :func:`airnp.baselines.rdmf` takes."""
+
+
+def compute(run: Run, outcome_of: Callable[[Run], Outcome], threads: int = 1) -> Outcome:
+    """Return what comes out of a run; ``outcome_of`` gives what came out of the one it builds on."""
+    problem = load(run.problem, run.scale, run.seed)
+    if run.method == TRUTH:
+        given = {"row_graph": problem.row_graph, "column_graph": problem.column_graph}
+        graphs = {name: graph for name, graph in given.items() if graph is not None}
+        return {"X": problem.truth, "mask": problem.mask, **graphs}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", airnp.EmptyLineWarning)
+        if run.method in DEEP:
+            return _deep(run, problem, outcome_of, threads)
+        options = {"seed": run.seed} if run.method in _SEEDED else {}
+        X = OTHERS[run.method](problem.truth, problem.mask, **options)
+    nmae = airnp.metrics.nmae(X, problem.truth, problem.mask)
+    return {"X": np.asarray(X, np.float32), "nmae": np.asarray(nmae)}
+
+
+def _deep(run: Run, problem: Problem, outcome_of: Callable[[Run], Outcome], threads: int) -> Outcome:
+    records = Records(run, problem)
+    result = airnp.fit(
+        problem.truth,
+        problem.mask,
+        regularizers=_regularizers(run, problem, outcome_of),
+        depth=run.depth,
+        rank=run.rank,
+        max_iter=run.iterations,
+        stop=run.stop,
+        seed=run.seed,
+        normalize=problem.normalize,
+        record_every=run.every,
+        callback=records,
+        threads=threads,
+    )
+    weights = [item.weight for item in result.regularizers]
+    nmae = airnp.metrics.nmae(result.X, problem.truth, problem.mask)
+    return {
+        "X": result.X,
+        "nmae": np.asarray(nmae),
+        "best_iter": np.asarray(result.best_iter),
+        "weights": np.asarray(weights),
+        **records.arrays(),
+    }
+
+
+def _regularizers(
+    run: Run, problem: Problem, outcome_of: Callable[[Run], Outcome]
+) -> list[airnp.regularizers.Regularizer] | str | None:
+    if run.method == DEFAULTS:
+        return "auto"
+    if run.method == "AIR":
+        lines = ("rows", "columns")
+        return None if run.weight is None else [airnp.AdaptiveLaplacian(axis, run.weight) for axis in lines]
+    if run.method == "DMF":
+        return []
+    if run.method == "DMF+TV":
+        return [airnp.TotalVariation(VARIATION_WEIGHT / problem.truth.size)]
+    source = run.source
+    if source is None:
+        raise ValueError(f"{run.name}: there is no run of AIR to take the graphs from")
+    learned = outcome_of(source)
+    moment = list(learned["graphs_at"]).index(run.frozen_at)
+    graphs = {"rows": learned["row_graphs"][moment], "columns": learned["column_graphs"][moment]}
+    return [
+        airnp.FixedLaplacian(graph, axis, float(weight), kind="adjacency")
+        for (axis, graph), weight in zip(graphs.items(), learned["weights"], strict=True)
+    ]
+
+
+class Records:
+    """A callback of :func:`airnp.fit` that notes the errors, and more where the run asks for it."""
+
+    def __init__(self, run: Run, problem: Problem) -> None:
+        self._run = run
+        self._problem = problem
+        self._rows: list[dict[str, Any]] = []
+        self._graphs: list[tuple[int, np.ndarray, np.ndarray]] = []
+
+    def __call__(self, iteration: int, state: FitState) -> bool:
+        """Note one moment; say whether the run has fitted the observed entries as closely as it is to."""
+        truth, mask = self._problem.truth, self._problem.mask
+        squares = (state.X - truth) ** 2
+        row = {
+            "iteration": iteration,
+            "training_nmae": airnp.metrics.nmae(state.X, truth, mask),
+            "observed_mse": squares[mask].mean(),
+            "unobserved_mse": squares[~mask].mean(),
+        }
+        if self._run.singular_values:
+            values = np.linalg.svd(state.X, compute_uv=False)
+            row["singular_values"] = values[: self._run.singular_values]
+        self._rows.append(row)
+        if iteration in self._run.graphs_at:
+            rows, columns = (np.asarray(adjacency("row", v)) for v in state.params[-2:])
+            self._graphs.append((iteration, rows, columns))
+        enough = self._run.observed_mse
+        return enough is not None and bool(row["observed_mse"] < enough)
+
+    def arrays(self) -> Outcome:
+        """Return all that was noted, one array per column."""
+        columns: Outcome = {name: np.asarray([row[name] for row in self._rows]) for name in self._rows[0]}
+        if self._graphs:
+            moments, rows, columns_ = zip(*self._graphs, strict=True)
+            columns |= {
+                "graphs_at": np.asarray(moments),
+                "row_graphs": np.asarray(rows, np.float32),
+                "column_graphs": np.asarray(columns_, np.float32),
+            }
+        return columns
