@@ -1,176 +1,66 @@
-"""The command line: ``airnp demo``, ``airnp data``, ``airnp info``, ``airnp --version``.
+"""The command line: ``airnp complete``, ``airnp inpaint``, ``airnp graph`` and others, ``airnp --help``.
 
-A command is a function that adds its arguments to a parser and one that runs it; `COMMANDS` is the table.
-Modules that compute are imported by the command that needs them, so that ``--help`` answers at once.
+Here are the parser, the dispatch, and how errors are told; the commands are in :mod:`airnp.commands`.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
-import platform
+import os
 import sys
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+import traceback
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 from airnp import __version__
-from airnp.datasets import command as data_command
+from airnp.commands import bench, complete, data, demo, graph, info, inpaint
+from airnp.commands.base import EXIT_CODES, FAILED, INTERRUPTED, MISTAKE, UsageError, WorkError
 
-__all__ = ["COMMANDS", "Command", "main"]
-
-MISTAKE = 2  # the exit code of argparse for a wrong command line; ours for the user's other mistakes as well
-
-
-class Command(NamedTuple):
-    """One entry of the table: a line of help, the arguments, and what to do with them."""
-
-    help: str
-    arguments: Callable[[argparse.ArgumentParser], None]
-    run: Callable[[argparse.Namespace], int]
-
-
-class UsageError(Exception):
-    """A command line that parses but makes no sense."""
-
-
-# --- airnp demo ---
-
-
-def _demo_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--output", default="airnp-demo", metavar="DIR", help="where to write (%(default)s)")
-    parser.add_argument(
-        "--size", type=_whole_number(16), default=128, help="height and width of the picture (%(default)s)"
-    )
-    parser.add_argument(
-        "--mask",
-        choices=["random", "patch", "text", "scratches"],
-        default="random",
-        help="shape of the holes (%(default)s)",
-    )
-    parser.add_argument(
-        "--missing",
-        type=_share,
-        metavar="SHARE",
-        help="share of the entries to hide, between 0 and 1, for --mask random (0.3)",
-    )
-    parser.add_argument(
-        "--seed", type=_whole_number(0), default=0, help="for the mask and the start of the fit (%(default)s)"
-    )
-    parser.add_argument(
-        "--iterations", type=_whole_number(1), default=10_000, help="iterations of the fit (%(default)s)"
-    )
-    parser.add_argument("--force", action="store_true", help="overwrite the files of an earlier run")
-    parser.add_argument("--quiet", action="store_true", help="print nothing but errors")
-
-
-def _demo(options: argparse.Namespace) -> int:
-    if options.missing is not None and options.mask != "random":
-        raise UsageError(f"--missing goes with --mask random; --mask {options.mask} has its own share")
-
-    from airnp import demo
-
-    outcome = demo.run(
-        options.output,
-        size=options.size,
-        mask=options.mask,
-        missing=0.3 if options.missing is None else options.missing,
-        seed=options.seed,
-        iterations=options.iterations,
-        force=options.force,
-        progress=not options.quiet and sys.stderr.isatty(),
-    )
-    if options.quiet:
-        return 0
-    print(f"{outcome.size}×{outcome.size} picture, {outcome.missing:.1%} missing ({outcome.mask} mask)")
-    print(f"{outcome.n_iter} iterations in {outcome.seconds:.1f} s\n")
-    width = max(len(score.method) for score in outcome.scores)
-    print(f"{'on the missing entries':<{width}}    NMAE      PSNR")
-    for score in outcome.scores:
-        print(f"{score.method:<{width}}  {score.nmae:.4f}  {score.psnr:5.2f} dB")
-    print(f"\nwrote {outcome.figure}\nwrote {outcome.report}")
-    return 0
-
-
-# --- airnp info ---
-
-_PACKAGES = (
-    *("numpy", "array-api-compat", "scipy", "numba", "threadpoolctl", "tqdm"),
-    *("pillow", "scikit-image", "scikit-learn", "pandas", "matplotlib", "torch", "jax"),
-)
-
-
-def _no_arguments(parser: argparse.ArgumentParser) -> None:
-    """Leave the parser of a command without arguments as it is."""
-
-
-def _info(options: argparse.Namespace) -> int:
-    print(f"airnp             {__version__}")
-    print(f"python            {platform.python_version()} ({platform.system()} {platform.machine()})")
-    for name in _PACKAGES:
-        print(f"{name:<17} {_version(name)}")
-    print(f"{'cupy':<17} {_cupy()}")
-    return 0
-
-
-def _version(distribution: str) -> str:
-    try:
-        return importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        return "not installed"
-
-
-def _cupy() -> str:
-    """Say whether CuPy is there, with which devices, and if not, why."""
-    from airnp.engines.cuda_device import describe, first_line
-
-    try:
-        return describe()
-    except ImportError as error:
-        return f"installed, but does not load: {first_line(error)}"
-
-
-# --- parsing ---
+__all__ = ["COMMANDS", "main"]
 
 COMMANDS = {
-    "demo": Command("complete a picture with holes and write before_after.png", _demo_arguments, _demo),
-    "data": Command("list or fetch the data of the paper", data_command.arguments, data_command.run),
-    "info": Command("show versions, optional packages and devices", _no_arguments, _info),
+    "complete": complete.COMMAND,
+    "inpaint": inpaint.COMMAND,
+    "graph": graph.COMMAND,
+    "demo": demo.COMMAND,
+    "data": data.COMMAND,
+    "bench": bench.COMMAND,
+    "info": info.COMMAND,
 }
 
+EXAMPLES = """examples:
+  airnp complete ratings.csv -o filled.csv --bounds 1 5
+  airnp inpaint photo.png --mask mask.png -o restored.png
+  airnp complete --help
 
-def _whole_number(least: int) -> Callable[[str], int]:
-    """Return a parser for whole numbers from `least` on."""
-
-    def parse(text: str) -> int:
-        try:
-            value = int(text)
-        except ValueError:
-            value = least - 1
-        if value < least:
-            raise argparse.ArgumentTypeError(f"must be a whole number of at least {least}, got {text!r}")
-        return value
-
-    return parse
-
-
-def _share(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 < value < 1:
-        raise argparse.ArgumentTypeError(f"must be a number between 0 and 1, got {text!r}")
-    return value
+"""
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="airnp", description="Complete matrices with learned graphs and deep factorisation."
+        prog="airnp",
+        description="Complete matrices with learned graphs and deep factorisation.",
+        epilog=EXAMPLES + EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"airnp {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     for name, command in COMMANDS.items():
-        command.arguments(commands.add_parser(name, help=command.help, description=command.help))
+        own = commands.add_parser(
+            name,
+            help=command.help,
+            description=command.description or command.help,
+            epilog=f"examples:\n{command.examples}\n{EXIT_CODES}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        own.add_argument(
+            "--traceback",
+            action="store_true",
+            help="show where in the program an error arose; AIRNP_TRACEBACK=1 does the same",
+        )
+        command.arguments(own)
     return parser
 
 
@@ -185,16 +75,50 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        0 if all went well, 2 for a user's mistake, 130 if interrupted. A wrong command line, ``--help`` and
-        ``--version`` leave through `SystemExit`, as argparse has it.
+        0 if all went well, 1 if the work failed, 2 for a user's mistake, 130 if interrupted. A wrong command
+        line, ``--help`` and ``--version`` leave through `SystemExit`, as argparse has it.
     """
     options = _parser().parse_args(arguments)
+
+    # After the parser, which --help leaves through.
+    from airnp.pictures import PictureError
+    from airnp.tables import TableError
+
     try:
-        return COMMANDS[options.command].run(options)
+        with _plain_warnings(options):
+            code = COMMANDS[options.command].run(options)
+            sys.stdout.flush()  # here, where a reader that is gone can still be told from other errors
+            return code
     except ModuleNotFoundError:
         raise  # no one foresaw it: a bug, unlike the ImportError that names the extra to install
-    except (UsageError, OSError, ImportError) as error:
-        print(f"airnp {options.command}: {error}", file=sys.stderr)
-        return MISTAKE
+    except BrokenPipeError:
+        # Nobody reads on, as after `| head`. Python would complain again when it flushes at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except (UsageError, TableError, PictureError, OSError, ImportError) as error:
+        return _told(options, str(error), MISTAKE)
+    except WorkError as error:
+        return _told(options, str(error), FAILED)
     except KeyboardInterrupt:
-        return 130
+        return _told(options, "interrupted", INTERRUPTED)
+
+
+def _told(options: argparse.Namespace, message: str, code: int) -> int:
+    """Print an error, with its traceback if that is wanted, and return the exit code."""
+    if options.traceback or os.environ.get("AIRNP_TRACEBACK", "0") not in ("", "0"):
+        traceback.print_exc()
+    print(f"airnp {options.command}: {message}", file=sys.stderr)
+    return code
+
+
+@contextmanager
+def _plain_warnings(options: argparse.Namespace) -> Iterator[None]:
+    """Show warnings as lines of our own, without a place in the source; none when quiet."""
+
+    def show(message: Any, *where: Any, **more: Any) -> None:
+        if not getattr(options, "quiet", False):
+            print(f"airnp {options.command}: warning: {message}", file=sys.stderr)
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show
+        yield

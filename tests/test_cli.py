@@ -1,10 +1,12 @@
-"""The command line and the demonstration behind it."""
+"""The command line as a whole, and the commands demo, info and bench."""
 
 import builtins
+import json
 import os
+import signal
 import subprocess
 import sys
-from pathlib import Path
+import warnings
 
 import numpy as np
 import pytest
@@ -12,36 +14,12 @@ from PIL import Image
 
 import airnp
 from airnp import cli, demo, masks
+from airnp.commands import bench
+from airnp.commands import info as info_command
+from airnp.commands.base import WorkError
+from tests.commandline import environment, facts, main, mistake, process, without  # noqa: F401
 
 QUICK = ["--size", "24", "--iterations", "30"]
-
-
-def main(*words):
-    """Run the command line in this process and return its exit code, however it leaves."""
-    try:
-        return cli.main([str(word) for word in words])
-    except SystemExit as left:
-        return left.code
-
-
-@pytest.fixture
-def without(monkeypatch):
-    """Make a package impossible to import."""
-
-    def hide(package):
-        for name in list(sys.modules):
-            if name == package or name.startswith(f"{package}."):
-                monkeypatch.delitem(sys.modules, name)
-        importing = builtins.__import__
-
-        def refuse(name, *rest, **options):
-            if name == package or name.startswith(f"{package}."):
-                raise ModuleNotFoundError(f"No module named {package!r}", name=package)
-            return importing(name, *rest, **options)
-
-        monkeypatch.setattr(builtins, "__import__", refuse)
-
-    return hide
 
 
 # --- the command line as a whole ---
@@ -49,11 +27,43 @@ def without(monkeypatch):
 
 @pytest.mark.parametrize("start", [["-m", "airnp"], ["-c", "from airnp.cli import main; main()"]])
 def test_version_from_a_process_of_its_own(start):
-    root = Path(airnp.__file__).resolve().parents[1]
-    environment = {**os.environ, "PYTHONPATH": str(root)}
     command = [sys.executable, *start, "--version"]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, env=environment(), check=True)
     assert done.stdout == f"airnp {airnp.__version__}\n"
+
+
+def test_help_is_quick():
+    code = """
+import contextlib, io, sys, time
+import airnp
+before = time.process_time()
+from airnp.cli import main
+with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
+    main(["complete", "--help"])
+print(time.process_time() - before, *sys.modules)
+"""
+    command = [sys.executable, "-c", code]
+    runs = []
+    for _ in range(4):
+        done = subprocess.run(command, capture_output=True, text=True, env=environment(), check=True)
+        seconds, *modules = done.stdout.split()
+        loaded = {name.split(".")[0] for name in modules}
+        assert not loaded & {"numba", "scipy", "pandas", "PIL", "tqdm", "threadpoolctl", "cupy", "ssl"}
+        runs.append(float(seconds))
+    assert min(runs) < 0.1
+
+
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_every_command_has_examples_that_parse_and_says_its_exit_codes(name, capsys):
+    assert main(name, "--help") == 0
+    shown = capsys.readouterr().out
+    assert "130  interrupted" in shown
+    text = shown.partition("examples:\n")[2].partition("exit codes:")[0]
+    examples = [part.replace('"', "").split() for line in text.splitlines() for part in line.split(" && ")]
+    commands = [words[words.index("airnp") + 1 :] for words in examples if words and words[-1] != "--help"]
+    parsed = [cli._parser().parse_args(words).command for words in commands]
+    assert parsed.count(name) >= len(parsed) - 1  # one may show what to do next
+    assert name in parsed
 
 
 def test_help_lists_every_command(capsys):
@@ -94,13 +104,55 @@ def test_a_missing_module_that_no_one_foresaw_is_a_bug(monkeypatch):
         main("info")
 
 
-def test_an_interrupt_leaves_quietly(monkeypatch, capsys):
+def test_an_interrupt_is_said_in_a_word(monkeypatch, capsys):
     def interrupted(options):
         raise KeyboardInterrupt
 
     monkeypatch.setitem(cli.COMMANDS, "info", cli.COMMANDS["info"]._replace(run=interrupted))
-    assert main("info") == 130
-    assert capsys.readouterr().err == ""
+    assert mistake(capsys, "info", code=130) == "interrupted"
+
+
+def test_work_that_fails_is_no_mistake(monkeypatch, capsys):
+    def failing(options):
+        raise WorkError("the disk is full")
+
+    monkeypatch.setitem(cli.COMMANDS, "info", cli.COMMANDS["info"]._replace(run=failing))
+    assert mistake(capsys, "info", code=1) == "the disk is full"
+
+
+@pytest.mark.parametrize("how", ["option", "variable"])
+def test_a_traceback_on_demand(how, monkeypatch, capsys, tmp_path):
+    words = ["complete", tmp_path / "none.csv", "-o", tmp_path / "out.csv"]
+    monkeypatch.delenv("AIRNP_TRACEBACK", raising=False)
+    assert "none.csv" in mistake(capsys, *words)
+    monkeypatch.setenv("AIRNP_TRACEBACK", "1" if how == "variable" else "0")
+    assert main(*words, *(["--traceback"] if how == "option" else [])) == 2
+    shown = capsys.readouterr().err
+    assert shown.startswith("Traceback (most recent call last):\n")
+    assert "\nairnp complete: [Errno 2] No such file" in shown
+
+
+def test_warnings_are_plain_lines(monkeypatch, capsys):
+    def warning(options):
+        warnings.warn("a row is empty", UserWarning, stacklevel=1)
+        return 0
+
+    for quiet, expected in [([], "airnp demo: warning: a row is empty\n"), (["--quiet"], "")]:
+        monkeypatch.setitem(cli.COMMANDS, "demo", cli.COMMANDS["demo"]._replace(run=warning))
+        with warnings.catch_warnings():
+            warnings.simplefilter("always")
+            assert main("demo", *quiet) == 0
+        assert capsys.readouterr().err == expected
+
+
+def test_a_reader_that_goes_away_is_no_drama():
+    command = [sys.executable, "-m", "airnp", "info"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()
+    ) as started:
+        started.stdout.close()
+        errors = started.stderr.read()
+    assert (started.returncode, errors) == (1, b"")
 
 
 # --- airnp demo ---
@@ -131,6 +183,12 @@ def test_demo_says_nothing_when_quiet(tmp_path, capsys):
     assert capsys.readouterr() == ("", "")
 
 
+def test_demo_as_json(tmp_path, capsys):
+    done = facts(capsys, "demo", "--output", tmp_path, *QUICK)
+    assert (done["size"], done["n_iter"], done["figure"]) == (24, 30, str(tmp_path / "before_after.png"))
+    assert done["scores"][0]["method"] == "AIR (airnp)"
+
+
 @pytest.mark.parametrize("name", ["before_after.png", "report.md"])
 def test_demo_overwrites_only_when_told(name, tmp_path, capsys, monkeypatch):
     (tmp_path / name).write_text("precious", encoding="utf-8")
@@ -155,7 +213,7 @@ def test_demo_into_a_file_is_a_mistake_and_no_traceback(tmp_path, capsys):
     assert shown.count("\n") == 1
 
 
-def test_demo_without_pillow_names_the_extra(tmp_path, capsys, without):
+def test_demo_without_pillow_names_the_extra(tmp_path, capsys, without):  # noqa: F811
     without("PIL")
     assert main("demo", "--output", tmp_path, *QUICK) == 2
     assert capsys.readouterr().err == 'airnp demo: the demo draws with Pillow: pip install "airnp[images]"\n'
@@ -237,7 +295,7 @@ def info(capsys):
     return dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
 
 
-def test_info_names_versions(capsys, without):
+def test_info_names_versions(capsys, without):  # noqa: F811
     without("cupy")
     shown = info(capsys)
     assert shown["airnp"] == airnp.__version__
@@ -247,8 +305,22 @@ def test_info_names_versions(capsys, without):
 
 
 def test_info_says_what_is_missing(capsys, monkeypatch):
-    monkeypatch.setattr(cli, "_PACKAGES", ("a-package-of-that-name-there-is-not",))
+    monkeypatch.setattr(info_command, "PACKAGES", ("a-package-of-that-name-there-is-not",))
     assert info(capsys)["a-package-of-that-name-there-is-not"] == "not installed"
+
+
+def test_info_knows_blas_and_threads(capsys, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    shown = info(capsys)
+    assert shown["threads"] == "1"
+    assert "unknown" not in shown["blas"]
+
+
+def test_info_as_json_is_the_same(capsys, without):  # noqa: F811
+    without("cupy")
+    shown = info(capsys)
+    assert main("info", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == shown
 
 
 def test_info_lists_devices(capsys, cupy_double):
@@ -274,3 +346,78 @@ def test_info_says_why_cupy_does_not_load(capsys, monkeypatch):
     assert (
         info(capsys)["cupy"] == "installed, but does not load: libcuda.so.1: cannot open shared object file"
     )
+
+
+# --- airnp bench ---
+
+
+@pytest.fixture
+def clone(tmp_path, monkeypatch):
+    """A clone with two benchmarks and a module that is none, around the current folder."""
+    echo = (
+        '"""Which words? All of them."""\nif __name__ == "__main__":\n'
+        "    import os, sys\n    print(os.getcwd(), *sys.argv[1:], flush=True)\n    sys.exit(7)\n"
+    )
+    for name, text in {
+        "airnp/__init__.py": "",
+        "bench/__init__.py": "",
+        "bench/echo.py": echo,
+        "bench/shared.py": '"""Not for running."""\n',
+        "bench/drawn/__init__.py": '"""A package."""\n',
+        "bench/drawn/__main__.py": "",
+        "deep/down/x": "",
+    }.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    monkeypatch.chdir(tmp_path / "deep" / "down")
+    return tmp_path
+
+
+def test_bench_lists_what_can_be_run(clone, capsys):
+    assert main("bench") == 0
+    assert capsys.readouterr().out == "echo   Which words? All of them.\ndrawn  A package.\n"
+
+
+def test_bench_runs_one_where_the_user_is(clone, capfd):
+    assert main("bench", "echo", "--quick", "--help", "file") == 7
+    assert capfd.readouterr().out == f"{clone / 'deep' / 'down'} --quick --help file\n"
+
+
+def test_bench_knows_those_of_this_clone(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main("bench") == 0
+    assert "\nspeed " in capsys.readouterr().out
+
+
+def test_bench_that_there_is_not(clone, capsys):
+    assert mistake(capsys, "bench", "spede") == "there is no benchmark 'spede'; there are echo, drawn"
+
+
+def test_bench_without_a_clone(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(bench, "__file__", str(tmp_path / "site" / "airnp" / "commands" / "bench.py"))
+    assert f"there is no clone of airnp around {tmp_path}" in mistake(capsys, "bench", "speed")
+
+
+def test_bench_waits_for_a_benchmark_that_tidies_up_after_ctrl_c(clone):
+    (clone / "bench" / "echo.py").write_text(
+        'if __name__ == "__main__":\n    import sys, time\n    try:\n        print("ready", flush=True)\n'
+        "        time.sleep(60)\n    except KeyboardInterrupt:\n        time.sleep(1)\n        sys.exit(5)\n",
+        encoding="utf-8",
+    )
+    command = [sys.executable, "-m", "airnp", "bench", "echo"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, env=environment(), start_new_session=True
+    ) as started:
+        assert started.stdout.readline() == b"ready\n"
+        os.killpg(started.pid, signal.SIGINT)  # a terminal tells all processes in front
+        assert started.wait(timeout=30) == 5
+
+
+def test_bench_ended_by_a_signal(clone):
+    (clone / "bench" / "echo.py").write_text(
+        'if __name__ == "__main__":\n    import os, signal\n    os.kill(os.getpid(), signal.SIGTERM)\n',
+        encoding="utf-8",
+    )
+    assert process("bench", "echo").returncode == 128 + 15

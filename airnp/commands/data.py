@@ -1,21 +1,25 @@
-"""The command ``airnp data``: list what there is, fetch it, say where it is kept."""
+"""``airnp data``: list what there is, fetch it, say where it is kept."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from airnp.datasets import files
-from airnp.datasets.catalogue import ENTRIES, FILES, Entry
+from airnp.commands.base import FAILED, OK, Command
 
-__all__ = ["arguments", "run"]
+if TYPE_CHECKING:
+    from airnp.datasets.catalogue import Entry
 
-FAILED = 1
+EXAMPLES = """\
+  airnp data list
+  airnp data fetch barbara baboon
+  AIRNP_DATA=~/pictures airnp data list
+"""
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the words after ``airnp data``."""
+def _arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="action")
     actions.add_parser("list", help="show name, shape, content and place of every data set")
     fetch = actions.add_parser("fetch", help="download what is not here yet and check it")
@@ -23,12 +27,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     actions.add_parser("path", help="print the folder in which downloads are kept")
 
 
-def run(options: argparse.Namespace) -> int:
-    """Do what the parsed words say and return the exit code."""
+def _run(options: argparse.Namespace) -> int:
     return _ACTIONS[options.action](options)
 
 
 def _list(options: argparse.Namespace) -> int:
+    from airnp.datasets.catalogue import ENTRIES
+
     rows = [("name", "shape", "content", "where")]
     rows += [
         (entry.name, "×".join(map(str, entry.shape)), entry.what, _where(entry)) for entry in ENTRIES.values()
@@ -36,10 +41,13 @@ def _list(options: argparse.Namespace) -> int:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         print("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
-    return 0
+    return OK
 
 
 def _where(entry: Entry) -> str:
+    from airnp.datasets import files
+    from airnp.datasets.catalogue import FILES
+
     places = {files.where(FILES[name]) for name in entry.files}
     if len(places) == 1:
         return places.pop()
@@ -47,6 +55,9 @@ def _where(entry: Entry) -> str:
 
 
 def _fetch(options: argparse.Namespace) -> int:
+    from airnp.datasets import files
+    from airnp.datasets.catalogue import ENTRIES, FILES
+
     wanted = [ENTRIES[name] for name in dict.fromkeys(options.names or ENTRIES)]
     total = sum(len(entry.files) for entry in wanted)
     done, failed = 0, 0
@@ -69,21 +80,27 @@ def _fetch(options: argparse.Namespace) -> int:
             sep="\n",
             file=sys.stderr,
         )
-    return FAILED if failed else 0
+    return FAILED if failed else OK
 
 
 def _path(options: argparse.Namespace) -> int:
+    from airnp.datasets import files
+
     print(files.cache_folder())
     given = files.given_folder()
     if given is not None:
         print(f"AIRNP_DATA names {given}, where airnp looks first", file=sys.stderr)
-    return 0
+    return OK
 
 
 def _name(text: str) -> str:
+    from airnp.datasets.catalogue import ENTRIES
+
     if text not in ENTRIES:
         raise argparse.ArgumentTypeError(f"there is no {text!r}; there are {', '.join(ENTRIES)}")
     return text
 
 
 _ACTIONS: dict[str, Callable[[argparse.Namespace], int]] = {"list": _list, "fetch": _fetch, "path": _path}
+
+COMMAND = Command("list or fetch the data of the paper", _arguments, _run, EXAMPLES)

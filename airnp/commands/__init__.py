@@ -1,0 +1,1 @@
+"""The commands behind ``airnp …``, one module each, and what they share."""

@@ -1,0 +1,91 @@
+"""``airnp bench``: list and run the benchmarks of a clone of the repository."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from airnp.commands.base import OK, Command, UsageError
+
+if TYPE_CHECKING:
+    import subprocess
+
+DESCRIPTION = """\
+Run one of the commands in bench/ with the words after its name, as python -m bench.NAME does; without a name
+list them. Benchmarks are no part of an installed airnp: start this in a clone of the repository.
+The exit code is that of the benchmark.
+"""
+
+EXAMPLES = """\
+  airnp bench
+  airnp bench speed --quick
+  airnp bench speed --help
+"""
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", nargs="?", help="which one (all are listed)")
+    parser.add_argument("words", nargs=argparse.REMAINDER, help="its own arguments")
+
+
+def _run(options: argparse.Namespace) -> int:
+    import subprocess
+
+    root = _checkout()
+    benchmarks = _benchmarks(root)
+    if options.name is None:
+        width = max(map(len, benchmarks))
+        for name, question in benchmarks.items():
+            print(f"{name:<{width}}  {question}")
+        return OK
+    if options.name not in benchmarks:
+        raise UsageError(f"there is no benchmark {options.name!r}; there are {', '.join(benchmarks)}")
+    # Started where the user is, so that paths among its arguments mean what they say.
+    paths = os.pathsep.join(filter(None, (str(root), os.environ.get("PYTHONPATH"))))
+    command = [sys.executable, "-m", f"bench.{options.name}", *options.words]
+    return _ended(subprocess.Popen(command, env={**os.environ, "PYTHONPATH": paths}))
+
+
+def _ended(process: subprocess.Popen[bytes]) -> int:
+    """Wait for a process, through Ctrl-C as well, which it has heard itself; return its exit code."""
+    while True:
+        try:
+            code = process.wait()
+        except KeyboardInterrupt:
+            continue
+        return code if code >= 0 else 128 - code  # as a shell says that a signal ended it
+
+
+def _checkout() -> Path:
+    """Return the root of the clone around the current folder, or of the one that airnp is imported from."""
+    here = Path.cwd()
+    for folder in (here, *here.parents, Path(__file__).resolve().parents[2]):
+        if (folder / "bench" / "__init__.py").is_file() and (folder / "airnp" / "__init__.py").is_file():
+            return folder
+    raise UsageError(
+        f"there is no clone of airnp around {here}; benchmarks are no part of an installed airnp, start this "
+        "in a clone of its repository"
+    )
+
+
+def _benchmarks(root: Path) -> dict[str, str]:
+    """Return what can be run, with the first line of its description."""
+    found = {}
+    for path in sorted((root / "bench").glob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        if '__name__ == "__main__"' in text:
+            found[path.stem] = _first_line(text)
+    for path in sorted((root / "bench").glob("*/__main__.py")):
+        found[path.parent.name] = _first_line((path.parent / "__init__.py").read_text(encoding="utf-8"))
+    return found
+
+
+def _first_line(source: str) -> str:
+    return (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0]
+
+
+COMMAND = Command("list or run the benchmarks of a clone", _arguments, _run, EXAMPLES, DESCRIPTION)

@@ -1,0 +1,204 @@
+"""``airnp graph``: write the learned graph over rows or columns."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from airnp.commands.base import (
+    INTERRUPTED,
+    OK,
+    Command,
+    UsageError,
+    add_talk_arguments,
+    report,
+    shows_progress,
+    whole_number,
+)
+from airnp.commands.fitting import add_fit_arguments, explained, fit_options, fit_within
+from airnp.commands.outputs import add_output_arguments, check_output, write_whole
+from airnp.commands.reading import add_reading_arguments, reading_of
+
+if TYPE_CHECKING:
+    from airnp.graphs import Graph
+    from airnp.result import FitResult
+
+DESCRIPTION = """\
+Write which rows, or which columns, a fit has found to be alike: an undirected graph with positive weights.
+It comes from a saved result (airnp complete --result, or FitResult.save), or from a table, which is completed
+first and for which the options below are.
+
+  .csv       a line "source,target,weight" for each edge, once; nodes go by their labels, else numbers from 0
+  .graphml   for Gephi, igraph, networkx; nodes have an attribute label
+  .npz       a symmetric scipy.sparse matrix (scipy.sparse.load_npz)
+  .mtx       the same in the Matrix Market format
+"""
+
+EXAMPLES = """\
+  airnp graph learned.npz -o graph.graphml --neighbours 5
+  airnp graph ratings.csv -o films.csv --axis columns --neighbours 10
+"""
+
+Labels = Sequence[Any] | None
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("source", type=Path, metavar="result-or-table", help="file to read")
+    add_output_arguments(parser, ", ".join(_WRITERS))
+    parser.add_argument(
+        "--axis", choices=("rows", "columns"), default="rows", help="what the nodes are (%(default)s)"
+    )
+    parser.add_argument(
+        *("--neighbours", "-k"),
+        type=whole_number(1),
+        metavar="K",
+        help="keep the K strongest edges of each node (all that are not negligible)",
+    )
+    add_reading_arguments(parser)
+    add_fit_arguments(parser)
+    add_talk_arguments(parser)
+
+
+def _run(options: argparse.Namespace) -> int:
+    suffix = options.output.suffix.lower()
+    if suffix not in _WRITERS:
+        raise UsageError(f"{options.output}: expected a name that ends in one of {', '.join(_WRITERS)}")
+    check_output(options.output, options.force)
+    result, labels, facts = _saved(options) if _is_result(options.source) else _fitted(options)
+    graph = _graph(options, result)
+    write_whole(options.output, lambda file: _WRITERS[suffix](file, graph, labels))
+
+    facts = {
+        "command": "graph",
+        "input": str(options.source),
+        "output": str(options.output),
+        "axis": options.axis,
+        "nodes": graph.n_nodes,
+        "edges": graph.n_edges,
+        **facts,
+    }
+    so_far = " after an interrupted fit" if facts["stop_reason"] == "interrupted" else ""
+    text = f"{graph.n_nodes} {options.axis}, {graph.n_edges} edges\nwrote {options.output}{so_far}"
+    report(options, facts, text)
+    return INTERRUPTED if so_far and not _is_result(options.source) else OK
+
+
+# --- where the graph comes from ---
+
+
+def _is_result(path: Path) -> bool:
+    """Whether a file is a result that airnp saved, by the names of its members."""
+    if path.suffix.lower() != ".npz" or not zipfile.is_zipfile(path):
+        return False
+    with zipfile.ZipFile(path) as archive:
+        return {"header.npy", "factor_0.npy"} <= set(archive.namelist())
+
+
+def _saved(options: argparse.Namespace) -> tuple[FitResult, Labels, dict[str, Any]]:
+    import airnp
+
+    try:
+        result = airnp.load(options.source)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    labels = result.index if options.axis == "rows" else result.columns
+    return (
+        result,
+        labels,
+        {"iterations": result.n_iter, "stop_reason": result.stop_reason, "seed": result.seed},
+    )
+
+
+def _fitted(options: argparse.Namespace) -> tuple[FitResult, Labels, dict[str, Any]]:
+    from airnp import tables
+
+    if options.regularizers in ("dmf", "tv"):
+        raise UsageError(f"--regularizers {options.regularizers} learns no graph; auto and air do")
+    table = tables.read(options.source, reading_of(options))
+    settings = {**fit_options(options), "progress": shows_progress(options)}
+    names = {"Y": str(options.source), "mask": str(options.source)}
+    result, facts = fit_within(options.time_limit, table.values, table.observed, names, **settings)
+    return result, table.rows if options.axis == "rows" else table.columns, facts
+
+
+def _graph(options: argparse.Namespace, result: FitResult) -> Graph:
+    make = result.row_graph if options.axis == "rows" else result.column_graph
+    if result.matrix.ndim != 2:
+        raise UsageError(
+            f"{options.source}: is a stack of matrices, each with its own graph; Python's airnp.load helps"
+        )
+    return explained(
+        lambda: make(k=options.neighbours),
+        {name: str(options.source) for name in ("row_graph", "column_graph")},
+    )
+
+
+# --- formats ---
+
+
+def _edges(graph: Graph) -> Iterator[tuple[int, int, float]]:
+    """Yield every edge once."""
+    from scipy.sparse import triu
+
+    edges = triu(graph.adjacency, format="coo")
+    yield from zip(edges.row.tolist(), edges.col.tolist(), edges.data.tolist(), strict=True)
+
+
+def _write_csv(file: BinaryIO, graph: Graph, labels: Labels) -> None:
+    nodes = range(graph.n_nodes) if labels is None else labels
+    text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["source", "target", "weight"])
+    writer.writerows([nodes[start], nodes[end], repr(weight)] for start, end, weight in _edges(graph))
+    text.detach()
+
+
+def _write_graphml(file: BinaryIO, graph: Graph, labels: Labels) -> None:
+    nodes = range(graph.n_nodes) if labels is None else labels
+    lines = [
+        '<?xml version="1.0" encoding="UTF-8"?>',
+        '<graphml xmlns="http://graphml.graphdrawing.org/xmlns">',
+        '<key id="label" for="node" attr.name="label" attr.type="string"/>',
+        '<key id="weight" for="edge" attr.name="weight" attr.type="double"/>',
+        '<graph edgedefault="undirected">',
+        # Labels may occur twice, so they are no ids.
+        *(
+            f'<node id="{number}"><data key="label">{escape(str(label), quote=False)}</data></node>'
+            for number, label in enumerate(nodes)
+        ),
+        *(
+            f'<edge source="{start}" target="{end}"><data key="weight">{weight!r}</data></edge>'
+            for start, end, weight in _edges(graph)
+        ),
+        "</graph>",
+        "</graphml>",
+    ]
+    file.write("\n".join([*lines, ""]).encode())
+
+
+def _write_npz(file: BinaryIO, graph: Graph, labels: Labels) -> None:
+    from scipy.sparse import save_npz
+
+    save_npz(file, graph.adjacency)
+
+
+def _write_mtx(file: BinaryIO, graph: Graph, labels: Labels) -> None:
+    from scipy.io import mmwrite
+
+    mmwrite(file, graph.adjacency)
+
+
+_WRITERS: dict[str, Callable[[BinaryIO, Graph, Labels], None]] = {
+    ".csv": _write_csv,
+    ".npz": _write_npz,
+    ".graphml": _write_graphml,
+    ".mtx": _write_mtx,
+}
+
+COMMAND = Command("write the learned graph of rows or columns", _arguments, _run, EXAMPLES, DESCRIPTION)

@@ -1,0 +1,236 @@
+"""``airnp inpaint``: fill the holes of a picture."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airnp.commands.base import (
+    INTERRUPTED,
+    OK,
+    Command,
+    UsageError,
+    add_talk_arguments,
+    report,
+    shows_progress,
+    whole_number,
+)
+from airnp.commands.fitting import add_fit_arguments, explained, fit_options
+from airnp.commands.outputs import add_output_arguments, check_output, write_whole
+
+if TYPE_CHECKING:
+    from airnp.pictures import Bools, Picture, Pixels
+
+DESCRIPTION = """\
+Fill the missing pixels of a picture: grey or in colour, with or without alpha, of 8 or 16 bits. Formats go by
+the name: .png, .tif, .jpg, .webp, .bmp. Pixels that are there stay as they are (.jpg changes all of them a
+little). Missing pixels are black in a second picture (--mask), or have a colour in the picture itself
+(--missing "#ff0000"), or are fully transparent (--missing alpha); these become opaque. Otherwise alpha is
+kept. Large pictures are done in tiles. Ctrl-C writes what is filled so far, if anything is.
+"""
+
+EXAMPLES = """\
+  airnp inpaint photo.png --mask mask.png -o restored.png
+  airnp inpaint photo.png --mask holes.png --mask-invert -o restored.png
+  airnp inpaint scan.tif --missing "#ff0000" --tolerance 40 -o restored.tif
+  airnp inpaint cutout.png --missing alpha -o restored.jpg
+"""
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("picture", type=Path, help="file to read")
+    add_output_arguments(parser, ".png .tif .jpg .webp .bmp")
+    holes = parser.add_mutually_exclusive_group(required=True)
+    holes.add_argument(
+        "--mask",
+        type=Path,
+        metavar="FILE",
+        help="picture of the same size: white = observed, black = missing",
+    )
+    holes.add_argument(
+        "--missing",
+        metavar="COLOUR",
+        help='colour of missing pixels, "#ff0000" or a name such as red; or alpha',
+    )
+    parser.add_argument(
+        "--mask-invert", action="store_true", help="in the mask white = missing, black = observed"
+    )
+    parser.add_argument(
+        "--tolerance",
+        type=whole_number(0),
+        metavar="N",
+        help="how far a missing pixel may be from COLOUR in each channel, of 255 (0)",
+    )
+    add_fit_arguments(parser, time_limit=False)
+    add_talk_arguments(parser)
+
+
+def _run(options: argparse.Namespace) -> int:
+    from airnp import pictures
+
+    kind = pictures.kind_of(options.output)
+    check_output(options.output, options.force)
+    _check_marks(options)
+    picture = pictures.read(options.picture)
+    observed = _observed(options, picture)
+    opaque = _opaque(options, picture, observed)
+    pictures.write(
+        io.BytesIO(), kind, opaque
+    )  # a rehearsal: what the format cannot hold is known before the work
+    settings = {**fit_options(options), "progress": shows_progress(options)}
+
+    started = time.perf_counter()
+    pixels, interrupted = _filled(options, picture.pixels, observed, settings)
+    unfilled = _still_missing(picture.pixels, pixels, observed) if interrupted else 0.0
+    if unfilled == 1:
+        raise KeyboardInterrupt
+    write_whole(options.output, lambda file: pictures.write(file, kind, replace(opaque, pixels=pixels)))
+
+    facts = {
+        "command": "inpaint",
+        "input": str(options.picture),
+        "output": str(options.output),
+        "width": pixels.shape[1],
+        "height": pixels.shape[0],
+        "channels": 1 if pixels.ndim == 2 else pixels.shape[2],
+        "bits": 8 * pixels.itemsize,
+        "missing": int((~observed).sum()),
+        "stop_reason": "interrupted" if interrupted else "done",
+        "seconds": round(time.perf_counter() - started, 3),
+        "seed": options.seed,
+    }
+    report(options, facts, _text(options, picture, facts, observed.size, unfilled))
+    return INTERRUPTED if interrupted else OK
+
+
+# --- what is missing ---
+
+
+def _check_marks(options: argparse.Namespace) -> None:
+    if options.mask_invert and options.mask is None:
+        raise UsageError("--mask-invert goes with --mask")
+    if options.tolerance is not None and options.missing in (None, "alpha"):
+        raise UsageError("--tolerance goes with --missing COLOUR")
+
+
+def _observed(options: argparse.Namespace, picture: Picture) -> Bools:
+    """Return which pixels are observed, (H, W); some must be, and some must not."""
+    if options.mask is not None:
+        observed, where = _by_mask(options, picture), f"black in {options.mask}"
+        if options.mask_invert:
+            where = where.replace("black", "white")
+    elif options.missing == "alpha":
+        if picture.alpha is None:
+            raise UsageError(f"--missing alpha: {options.picture} has no alpha channel")
+        observed, where = picture.alpha > 0, "fully transparent"
+    else:
+        observed, where = _by_colour(options, picture), f"of the colour {options.missing}"
+    if observed.all():
+        raise UsageError(f"{options.picture}: no pixel is missing; none is {where}")
+    if not observed.any():
+        raise UsageError(f"{options.picture}: all pixels are missing; all are {where}")
+    return observed
+
+
+def _by_mask(options: argparse.Namespace, picture: Picture) -> Bools:
+    """Return where a mask is nearer to white than to black, or the other way round."""
+    from airnp import pictures
+
+    mask = pictures.read(options.mask)
+    if mask.pixels.shape[:2] != picture.pixels.shape[:2]:
+        raise UsageError(
+            f"{options.mask}: expected {picture.size} as in {options.picture}, found {mask.size}"
+        )
+    if mask.has_holes:
+        raise UsageError(f"{options.mask}: expected a mask without transparent pixels")
+    grey = mask.pixels if mask.pixels.ndim == 2 else mask.pixels.mean(axis=-1)
+    white: Bools = grey > mask.most / 2
+    return ~white if options.mask_invert else white
+
+
+def _by_colour(options: argparse.Namespace, picture: Picture) -> Bools:
+    """Return where some channel is further from the colour than the tolerance."""
+    import numpy as np
+
+    scale = picture.most // 255
+    colour = np.array(_colour(options.missing)) * scale
+    pixels = picture.pixels.astype(np.int32)
+    if pixels.ndim == 2:
+        pixels = pixels[..., np.newaxis]
+    distance = np.abs(pixels - colour).max(axis=-1)
+    far: Bools = distance > scale * (options.tolerance or 0)
+    return far
+
+
+def _colour(text: str) -> tuple[int, ...]:
+    try:
+        from PIL import ImageColor
+    except ImportError as error:
+        from airnp.pictures import NEEDS_PILLOW
+
+        raise ImportError(NEEDS_PILLOW) from error
+    try:
+        return ImageColor.getrgb(text)[:3]
+    except ValueError as error:
+        raise UsageError(f'--missing: expected alpha or a colour such as "#ff0000", got {text!r}') from error
+
+
+# --- filling ---
+
+
+def _opaque(options: argparse.Namespace, picture: Picture, observed: Bools) -> Picture:
+    """Return the picture with the alpha that it will have: what was transparent is going to be seen."""
+    import numpy as np
+
+    if options.missing != "alpha" or picture.alpha is None:
+        return picture
+    full = np.array(picture.most, dtype=picture.alpha.dtype)
+    return replace(picture, alpha=np.where(observed, picture.alpha, full))
+
+
+def _filled(
+    options: argparse.Namespace, pixels: Pixels, observed: Bools, settings: dict[str, Any]
+) -> tuple[Pixels, bool]:
+    """Return the pixels with their holes filled, and whether Ctrl-C left some as they were."""
+    from airnp.inpainting import inpaint
+
+    answer = pixels.copy()
+    axis = None if pixels.ndim == 2 else -1
+    names = {
+        "image": str(options.picture),
+        "mask": str(options.mask or options.picture),
+        "Y": str(options.picture),
+    }
+    try:
+        explained(lambda: inpaint(pixels, observed, channel_axis=axis, out=answer, **settings), names)
+    except KeyboardInterrupt:
+        return answer, True
+    return answer, False
+
+
+def _still_missing(before: Pixels, after: Pixels, observed: Bools) -> float:
+    """Return the share of missing values that are as they were."""
+    return float((before[~observed] == after[~observed]).mean())
+
+
+def _text(
+    options: argparse.Namespace, picture: Picture, facts: dict[str, Any], count: int, unfilled: float
+) -> str:
+    kind = ("grey" if facts["channels"] == 1 else "colour") + ("" if picture.alpha is None else " and alpha")
+    missing = f"{facts['missing'] / count:.1%} missing"
+    lines = [
+        f"{options.picture}: {picture.size}, {kind}, {facts['bits']} bits, {missing}",
+        f"filled in {facts['seconds']:.1f} s",
+        f"wrote {options.output}",
+    ]
+    if facts["stop_reason"] == "interrupted":
+        lines[1] = f"interrupted: {unfilled:.0%} of what is missing is as it was"
+        lines[2] = f"wrote the result so far to {options.output}"
+    return "\n".join(lines)
+
+
+COMMAND = Command("fill the holes of a picture", _arguments, _run, EXAMPLES, DESCRIPTION)

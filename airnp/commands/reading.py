@@ -1,0 +1,79 @@
+"""How to read a table, as arguments."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from airnp.inputs import Labels
+    from airnp.tables import Reading, Table
+
+
+def add_reading_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what decides how a table is read, where it is not to be guessed."""
+    group = parser.add_argument_group(
+        "reading", "What is left out is guessed where that is safe, and reported."
+    )
+    group.add_argument(
+        "--header",
+        action=argparse.BooleanOptionalAction,
+        help="whether the first line holds the names of the columns",
+    )
+    group.add_argument(
+        "--index-col",
+        metavar="NAME",
+        help="column with the labels of the rows: its name, its number from 1, or none",
+    )
+    group.add_argument(
+        "--delimiter", type=_delimiter, metavar="CHAR", help="between the cells: ',' or tab, for example"
+    )
+    group.add_argument(
+        "--missing",
+        action="append",
+        default=[],
+        metavar="TEXT",
+        help="what else means missing; may be repeated",
+    )
+    group.add_argument("--array", metavar="NAME", help="which array of an .npz file")
+
+
+def _delimiter(text: str) -> str:
+    found = {"tab": "\t", "\\t": "\t", "space": " "}.get(text, text)
+    if len(found) != 1 or found in '"\r\n':
+        raise argparse.ArgumentTypeError(f"must be one character, tab or space, got {text!r}")
+    return found
+
+
+def reading_of(options: argparse.Namespace) -> Reading:
+    """Return the parsed arguments."""
+    from airnp.tables import Reading
+
+    return Reading(
+        options.header, options.index_col, options.delimiter, tuple(options.missing), options.array
+    )
+
+
+def decided(table: Table) -> str:
+    """Return in words what was found about labels."""
+    header = "no header" if table.columns is None else "header"
+    if table.rows is None:
+        return f"{header}, no row labels"
+    return f"{header}, row labels" + (f" from {table.corner!r}" if table.corner else "")
+
+
+def labels_of(table: Table) -> Labels | None:
+    """Return the labels of a table as a saved result holds them; an axis without any is numbered from 0."""
+    if table.rows is None and table.columns is None:
+        return None
+    from airnp.inputs import Labels
+
+    try:
+        import pandas
+    except ImportError as error:
+        raise ImportError('labels are saved through pandas: pip install "airnp[tables]"') from error
+    rows, columns = (
+        pandas.RangeIndex(length) if labels is None else pandas.Index(labels)
+        for labels, length in zip((table.rows, table.columns), table.values.shape, strict=True)
+    )
+    return Labels(rows, columns)

@@ -1,0 +1,576 @@
+"""``airnp complete`` and ``airnp graph``: real files, through the command line."""
+
+import csv
+import errno
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+
+import numpy as np
+import pytest
+import scipy.io
+import scipy.sparse
+
+import airnp
+from airnp import tables
+from tests.commandline import environment, facts, main, mistake, process, without  # noqa: F401
+
+NAN = np.nan
+QUICK = ["--max-iter", "20", "--quiet"]
+RATINGS = "user,a,b,c\nann,1,2,\nbob,2,,5\ncyd,3,4.5,5\ndan,,1,4\n"
+
+
+@pytest.fixture
+def ratings(tmp_path):
+    path = tmp_path / "ratings.csv"
+    path.write_text(RATINGS, encoding="utf-8")
+    return path
+
+
+def cells(path):
+    with open(path, encoding="utf-8", newline="") as file:
+        return list(csv.reader(file))
+
+
+# --- formats ---
+
+
+@pytest.mark.parametrize("suffix", tables.SUFFIXES)
+def test_every_format_to_every_other(suffix, ratings, tmp_path):
+    if suffix == ".parquet":
+        pytest.importorskip("pyarrow", reason="parquet files need pyarrow")
+    there, back = tmp_path / f"there{suffix}", tmp_path / "back.csv"
+    assert main("complete", ratings, "-o", there, *QUICK) == 0
+    given, filled = tables.read(ratings), tables.read(there)
+    assert filled.observed.all()
+    np.testing.assert_array_equal(filled.values[given.observed], given.values[given.observed])
+
+    assert main("complete", there, "-o", back, "--fitted", *QUICK) == 0
+    fitted = tables.read(back)
+    assert fitted.values.shape == (4, 3)
+    assert not np.array_equal(fitted.values, filled.values)
+    assert (fitted.rows is not None) == (".mtx" not in suffix and suffix != ".npy")
+
+
+def test_the_answer_is_that_of_fit(ratings, tmp_path):
+    out = tmp_path / "out.csv"
+    words = ["--max-iter", "50", "--seed", "3", "--depth", "2", "--rank", "2", "--regularizers", "dmf"]
+    assert main("complete", ratings, "-o", out, "--fitted", "--quiet", *words) == 0
+    given = tables.read(ratings)
+    expected = airnp.fit(given.values, max_iter=50, seed=3, depth=2, rank=2, regularizers=[]).X
+    np.testing.assert_array_equal(tables.read(out).values, expected)
+
+
+def test_labels_and_observed_cells_are_kept(ratings, tmp_path):
+    assert main("complete", ratings, "-o", tmp_path / "out.csv", *QUICK) == 0
+    given, filled = cells(ratings), cells(tmp_path / "out.csv")
+    assert filled[0] == given[0]
+    for before, after in zip(given[1:], filled[1:], strict=True):
+        assert [new for old, new in zip(before, after, strict=True) if old] == [old for old in before if old]
+        assert all(after)
+
+
+def test_bounds_and_rounding(ratings, tmp_path):
+    out = tmp_path / "out.csv"
+    assert main("complete", ratings, "-o", out, "--bounds", "1.5", "4.5", *QUICK) == 2
+    words = ["--round", "--fitted", "--bounds", "0.5", "5.5"]
+    assert main("complete", ratings, "-o", out, *words, *QUICK) == 0
+    values = tables.read(out).values
+    whole = np.array([True, False, True])  # the second column has a 4.5
+    np.testing.assert_array_equal(values[:, whole], np.rint(values[:, whole]))
+    assert not np.array_equal(values[:, 1], np.rint(values[:, 1]))
+    assert values.min() >= 0.5
+    assert values[:, whole].min() >= 1
+
+
+def test_clipping_changes_what_is_filled_only(tmp_path):
+    np.save(tmp_path / "a.npy", np.array([[0.0, 1.0, NAN], [NAN, 0.0, 1.0], [1.0, NAN, 0.0]]))
+    for name, words in {"free": [], "bound": ["--bounds", "0", "1"]}.items():
+        assert main("complete", tmp_path / "a.npy", "-o", tmp_path / f"{name}.npy", *words, *QUICK) == 0
+    free, bound = (np.load(tmp_path / f"{name}.npy") for name in ("free", "bound"))
+    np.testing.assert_array_equal(bound, np.clip(free, 0, 1))
+
+
+def test_integers_come_back_as_integers(tmp_path):
+    np.save(tmp_path / "a.npy", np.array([[1, 2, -1], [3, -1, 5]], dtype=np.int16))
+    words = ["--missing", "-1", "--round", "--bounds", "1", "5"]
+    assert main("complete", tmp_path / "a.npy", "-o", tmp_path / "b.npy", *words, *QUICK) == 0
+    filled = np.load(tmp_path / "b.npy")
+    assert filled.dtype == np.int16
+    assert filled[0, 0] == 1
+    assert filled.min() >= 1
+
+
+def test_a_mask_hides_and_a_truth_measures(tmp_path, capsys):
+    truth = np.add.outer(np.arange(6.0), np.arange(5.0))
+    mask = np.ones(truth.shape, dtype=bool)
+    mask[2, 3] = mask[4, 1] = False
+    np.save(tmp_path / "truth.npy", truth)
+    np.save(tmp_path / "mask.npy", mask)
+    words = ["--mask", tmp_path / "mask.npy", "--truth", tmp_path / "truth.npy", "--max-iter", "20"]
+    done = facts(capsys, "complete", tmp_path / "truth.npy", "-o", tmp_path / "out.npy", *words)
+    filled = np.load(tmp_path / "out.npy")
+    assert done["missing"] == 2
+    assert done["nmae"] == pytest.approx(airnp.metrics.nmae(filled, truth, mask))
+    np.testing.assert_array_equal(filled[mask], truth[mask])
+    assert filled[2, 3] != truth[2, 3]
+
+
+def test_sparse_entries_are_the_observed_ones(tmp_path):
+    stored = scipy.sparse.coo_array(([5.0, 0.0, 2.0], ([0, 1, 2], [1, 0, 2])), shape=(3, 3))
+    scipy.io.mmwrite(tmp_path / "a.mtx", stored)
+    assert main("complete", tmp_path / "a.mtx", "-o", tmp_path / "b.npy", *QUICK) == 0
+    filled = np.load(tmp_path / "b.npy")
+    assert (filled[0, 1], filled[1, 0], filled[2, 2]) == (5, 0, 2)
+    assert np.isfinite(filled).all()
+
+
+# --- what is said ---
+
+
+def test_json_says_what_was_done(ratings, tmp_path, capsys):
+    out = tmp_path / "out.csv"
+    done = facts(capsys, "complete", ratings, "-o", out, "--max-iter", "20", "--seed", "5")
+    assert 0 < done.pop("seconds") < 60
+    assert done == {
+        "command": "complete",
+        "input": str(ratings),
+        "output": str(out),
+        "result": None,
+        "rows": 4,
+        "columns": 3,
+        "missing": 3,
+        "header": True,
+        "index": "user",
+        "iterations": 20,
+        "stop_reason": "max_iter (20) reached",
+        "seed": 5,
+        "nmae": None,
+    }
+
+
+def test_text_says_what_was_done(ratings, tmp_path, capsys):
+    assert main("complete", ratings, "-o", tmp_path / "out.csv", "--max-iter", "20") == 0
+    first, second, third = capsys.readouterr().out.splitlines()
+    assert first == f"{ratings}: 4 rows, 3 columns (header, row labels from 'user'), 25.0% missing"
+    assert re.fullmatch(r"20 iterations in \d+\.\d s: max_iter \(20\) reached", second)
+    assert third == f"wrote {tmp_path / 'out.csv'}"
+
+
+def test_a_pipe_sees_no_progress_bar_unless_asked_for(ratings, tmp_path):
+    words = ["complete", ratings, "-o", tmp_path / "out.csv", "--force", "--max-iter", "20"]
+    assert process(*words).stderr == ""
+    done = process(*words, "--progress")
+    assert "20/20" in done.stderr
+    assert "loss=" in done.stderr
+    quiet = process(*words, "--progress", "--quiet")
+    assert (quiet.stdout, quiet.stderr) == ("", "")
+
+
+def test_a_time_limit_ends_a_fit_and_keeps_its_result(tmp_path, capsys):
+    values = np.random.default_rng(0).random((30, 30))
+    values[0, 0] = NAN
+    np.save(tmp_path / "a.npy", values)
+    words = ["--time-limit", "0.001", "--regularizers", "air"]
+    done = facts(capsys, "complete", tmp_path / "a.npy", "-o", tmp_path / "b.npy", *words)
+    assert done["stop_reason"] == "time limit of 0.001 s reached"
+    assert done["iterations"] == 1
+    assert np.isfinite(np.load(tmp_path / "b.npy")).all()
+
+
+@pytest.mark.filterwarnings("default::airnp.EmptyLineWarning")
+def test_an_empty_row_is_a_warning_in_one_line(tmp_path, capsys):
+    (tmp_path / "a.csv").write_text("1,2\n,\n3,5\n", encoding="utf-8")
+    assert main("complete", tmp_path / "a.csv", "-o", tmp_path / "b.csv", "--max-iter", "5") == 0
+    shown = capsys.readouterr().err
+    assert shown.startswith("airnp complete: warning: 1 rows and 0 columns have no observed entry")
+    assert shown.count("\n") == 1
+
+
+# --- mistakes ---
+
+
+def test_nothing_is_overwritten_unless_told(ratings, tmp_path, capsys, monkeypatch):
+    out, learned = tmp_path / "out.csv", tmp_path / "learned.npz"
+    words = ["complete", ratings, "-o", out, "--result", learned]
+    for path in (out, learned):
+        path.write_text("precious", encoding="utf-8")
+        with monkeypatch.context() as patch:
+            patch.setattr(airnp, "fit", lambda *given, **named: pytest.fail("computed before looking"))
+            assert mistake(capsys, *words) == f"{path} is there already; --force overwrites"
+        assert path.read_text(encoding="utf-8") == "precious"
+        path.unlink()
+    out.write_text("precious", encoding="utf-8")
+    assert main(*words, "--force", *QUICK) == 0
+    assert cells(out)[0] == ["user", "a", "b", "c"]
+
+
+def test_what_is_no_file_is_not_replaced(ratings, tmp_path, capsys, monkeypatch):
+    pipe = tmp_path / "pipe.csv"
+    os.mkfifo(pipe)
+    assert mistake(capsys, "complete", ratings, "-o", pipe, "--force") == f"{pipe} is no ordinary file"
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    shown = mistake(capsys, "complete", ratings, "-o", tmp_path / "b.csv")
+    assert shown == f"{tmp_path / 'b.csv'}: no permission to write in {tmp_path}"
+
+
+def test_a_link_is_followed(ratings, tmp_path):
+    (tmp_path / "real.csv").touch()
+    (tmp_path / "link.csv").symlink_to(tmp_path / "real.csv")
+    assert main("complete", ratings, "-o", tmp_path / "link.csv", "--force", *QUICK) == 0
+    assert (tmp_path / "link.csv").is_symlink()
+    assert cells(tmp_path / "real.csv")[0] == ["user", "a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["none.csv", "-o", "b.csv"], "[Errno 2] No such file or directory: 'none.csv'"),
+        (["a.csv", "-o", "b.xls"], "b.xls: expected a name that ends in one of .csv, .csv.gz,"),
+        (["a.xls", "-o", "b.csv"], "a.xls: expected a name that ends in one of"),
+        (["a.csv", "-o", "no/b.csv"], "no/b.csv: the folder"),
+        (["a.csv", "-o", "folder.csv"], "folder.csv is a folder"),
+        (
+            ["a.csv", "-o", "b.csv", "--result", "c.csv"],
+            "--result: expected a name that ends in .npz, got c.csv",
+        ),
+        (["a.csv", "-o", "b.npz", "--result", "b.npz"], "--result and --output are the same file"),
+        (["a.csv", "-o", "b.csv", "--bounds", "5", "1"], "--bounds: expected LOW <= HIGH, got 5 1"),
+        (
+            ["a.csv", "-o", "b.csv", "--bounds", "1", "4"],
+            "a.csv: 3 numbers are outside --bounds 1 4, the first is 5 in row 'bob', column 'c'",
+        ),
+        (["whole.csv", "-o", "b.csv", "--bounds", "1", "1", "--round"], "whole.csv: 1 numbers are outside"),
+        (["full.csv", "-o", "b.csv"], "full.csv: no number is missing; --missing says how"),
+        (["empty.csv", "-o", "b.csv"], "empty.csv: no entry is observed"),
+        (
+            ["infinite.csv", "-o", "b.csv"],
+            "infinite.csv: 1 observed entries are NaN or infinite, first at (0, 1)",
+        ),
+        (["a.csv", "-o", "b.csv", "--rank", "9", "--depth", "1"], "--rank: "),
+        (
+            ["a.csv", "-o", "b.csv", "--mask", "full.csv"],
+            "full.csv: expected 4 rows and 3 columns as in the table",
+        ),
+        (
+            ["full.csv", "-o", "b.csv", "--mask", "full.csv"],
+            "full.csv: expected 1 (observed) and 0 (missing)",
+        ),
+        (["a.csv", "-o", "b.csv", "--truth", "a.csv"], "a.csv: expected numbers wherever the table has gaps"),
+        (["a.csv", "-o", "b.csv", "--index-col", "z"], "a.csv: --index-col: there is no column 'z'"),
+    ],
+)
+def test_a_mistake_is_one_line_that_names_it(words, message, ratings, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    ratings.rename("a.csv")
+    (tmp_path / "folder.csv").mkdir()
+    for name, text in {
+        "full.csv": "1,2\n3,4\n",
+        "whole.csv": "1,2\n,1\n",
+        "empty.csv": "a,b\n,\n",
+        "infinite.csv": "1,inf\n,1\n",
+    }.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    before = sorted(tmp_path.iterdir())
+    assert mistake(capsys, "complete", *words).startswith(message)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["a.csv"], "required: -o/--output"),
+        (
+            ["a.csv", "-o", "b.csv", "--max-iter", "0"],
+            "--max-iter: must be a whole number of at least 1, got '0'",
+        ),
+        (["a.csv", "-o", "b.csv", "--bounds", "1", "x"], "--bounds: must be a number, got 'x'"),
+        (["a.csv", "-o", "b.csv", "--time-limit", "0"], "--time-limit: must be a number above 0, got '0'"),
+        (["a.csv", "-o", "b.csv", "--delimiter", "ab"], "--delimiter: must be one character, tab or space"),
+        (
+            ["a.csv", "-o", "b.csv", "--device", "gpu"],
+            "--device: must be cpu, cuda or cuda:NUMBER, got 'gpu'",
+        ),
+        (["a.csv", "-o", "b.csv", "--regularizers", "x"], "argument --regularizers: invalid choice: 'x'"),
+    ],
+)
+def test_a_wrong_word_is_explained(words, message, capsys):
+    assert main("complete", *words) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_words_for_how_to_read(tmp_path, capsys):
+    (tmp_path / "a.txt.csv").write_text("1\t-9\tx\n2\t3\ty\n4\t5\t?\n", encoding="utf-8")
+    words = ["--no-header", "--delimiter", "tab", "--index-col", "3", "--missing", "-9", "--max-iter", "5"]
+    done = facts(capsys, "complete", tmp_path / "a.txt.csv", "-o", tmp_path / "b.csv", *words)
+    assert (done["rows"], done["columns"], done["missing"], done["header"]) == (3, 2, 1, False)
+    assert (tmp_path / "b.csv").read_text(encoding="utf-8").splitlines()[2] == "?\t4\t5"
+
+
+def test_a_device_that_is_not_there(ratings, tmp_path, capsys, cupy_double):
+    cupy_double.settings.failure = 35
+    shown = mistake(capsys, "complete", ratings, "-o", tmp_path / "b.csv", "--device", "cuda")
+    assert shown.startswith("--device cuda: CuPy ")
+    assert "cudaErrorInsufficientDriver" in shown
+    cupy_double.settings.failure = None
+    shown = mistake(capsys, "complete", ratings, "-o", tmp_path / "b.csv", "--device", "cuda:7")
+    assert shown == "--device cuda:7: expected one of 0 to 1, got 7"
+
+
+@pytest.mark.parametrize(("device", "number"), [("cuda", 0), ("cuda:1", 1)])
+def test_a_device_reaches_the_fit(device, number, ratings, tmp_path, monkeypatch, cupy_double):
+    seen, fit = [], airnp.fit
+
+    def spy(Y, mask, *, xp, device, **options):
+        seen.append((xp.__name__, device))
+        return fit(Y, mask, **options)
+
+    monkeypatch.setattr(airnp, "fit", spy)
+    assert main("complete", ratings, "-o", tmp_path / "b.csv", "--device", device, *QUICK) == 0
+    assert seen == [("cupy", number)]
+
+
+def test_a_device_without_its_package(ratings, tmp_path, capsys, without):  # noqa: F811
+    without("cupy")
+    shown = mistake(capsys, "complete", ratings, "-o", tmp_path / "b.csv", "--device", "cuda")
+    assert shown == '--device cuda needs CuPy: pip install "airnp[cuda12x]" or "airnp[cuda13x]"'
+
+
+@pytest.mark.parametrize("package", ["pandas", "pyarrow"])
+def test_parquet_without_its_packages(package, ratings, tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, package, None)
+    shown = mistake(capsys, "complete", ratings, "-o", tmp_path / "b.parquet")
+    assert shown == 'parquet files need pandas and pyarrow: pip install "airnp[tables]"'
+
+
+def test_labels_of_a_result_without_pandas(ratings, tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    words = ["complete", ratings, "-o", tmp_path / "b.csv", "--result", tmp_path / "b.npz"]
+    assert mistake(capsys, *words) == 'labels are saved through pandas: pip install "airnp[tables]"'
+
+
+# --- when the work fails ---
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (MemoryError("3 GiB"), "not enough memory: 3 GiB"),
+        (airnp.DivergenceError("the loss became infinite", None), "the loss became infinite"),
+    ],
+)
+def test_a_fit_that_fails(error, message, ratings, tmp_path, capsys, monkeypatch):
+    def failing(*given, **named):
+        raise error
+
+    monkeypatch.setattr(airnp, "fit", failing)
+    assert mistake(capsys, "complete", ratings, "-o", tmp_path / "b.csv", code=1) == message
+    assert not (tmp_path / "b.csv").exists()
+
+
+@pytest.mark.parametrize("bug", [ValueError("shapes do not fit: (3,) and (4,)"), RuntimeError("no idea")])
+def test_a_bug_is_not_taken_for_a_mistake(bug, ratings, tmp_path, monkeypatch):
+    def broken(*given, **named):
+        raise bug
+
+    monkeypatch.setattr(airnp, "fit", broken)
+    with pytest.raises(type(bug), match=re.escape(str(bug))):
+        main("complete", ratings, "-o", tmp_path / "b.csv")
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(errno.ENOSPC, "No space left"), KeyboardInterrupt(), RuntimeError("bug")]
+)
+def test_half_an_output_is_never_left(error, ratings, tmp_path, capsys, monkeypatch):
+    out = tmp_path / "out.csv"
+    out.write_text("before", encoding="utf-8")
+    write, calls = tables.write, []
+
+    def interrupted(file, kind, table):
+        write(file, kind, table)
+        calls.append(file)
+        if len(calls) == 2:  # the first was the rehearsal
+            raise error
+
+    monkeypatch.setattr(tables, "write", interrupted)
+    words = ["complete", ratings, "-o", out, "--force", *QUICK]
+    if isinstance(error, RuntimeError):
+        with pytest.raises(RuntimeError, match="bug"):
+            main(*words)
+    elif isinstance(error, OSError):
+        assert mistake(capsys, *words, code=1) == f"could not write {out}: [Errno 28] No space left"
+    else:
+        assert mistake(capsys, *words, code=130) == "interrupted"
+    assert out.read_text(encoding="utf-8") == "before"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.csv", "ratings.csv"]
+
+
+def test_a_result_that_cannot_be_saved(ratings, tmp_path, capsys, monkeypatch):
+    def full(result, path):
+        raise OSError(errno.ENOSPC, "No space left")
+
+    monkeypatch.setattr(airnp.FitResult, "save", full)
+    words = ["complete", ratings, "-o", tmp_path / "b.csv", "--result", tmp_path / "b.npz", *QUICK]
+    assert (
+        mistake(capsys, *words, code=1) == f"could not write {tmp_path / 'b.npz'}: [Errno 28] No space left"
+    )
+
+
+def interrupted_process(words, ready):
+    """Start a command, send Ctrl-C once its progress bar says it is ready, and return how it ended."""
+    command = [sys.executable, "-m", "airnp", *map(str, words)]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()
+    ) as started:
+        shown = b""
+        while ready not in shown:
+            byte = started.stderr.read(1)
+            assert byte, f"it ended before it was interrupted: {shown.decode()}"
+            shown += byte
+        started.send_signal(signal.SIGINT)
+        out, err = started.communicate(timeout=60)
+    return started.returncode, out.decode(), (shown + err).decode()
+
+
+@pytest.mark.parametrize("json_wanted", [False, True])
+def test_ctrl_c_writes_the_result_so_far(json_wanted, tmp_path):
+    values = np.random.default_rng(0).random((150, 150))
+    values[::7, ::5] = NAN
+    np.save(tmp_path / "a.npy", values)
+    words = ["complete", tmp_path / "a.npy", "-o", tmp_path / "b.npy", "--progress", "--regularizers", "air"]
+    code, out, err = interrupted_process([*words, *["--json"] * json_wanted], b"loss=")
+    assert code == 130
+    assert "Traceback" not in err
+    filled = np.load(tmp_path / "b.npy")
+    assert np.isfinite(filled).all()
+    if json_wanted:
+        done = json.loads(out)
+        assert done["stop_reason"] == "interrupted"
+        assert 0 < done["iterations"] < 40_000
+    else:
+        assert f"wrote the result so far to {tmp_path / 'b.npy'}" in out
+
+
+def test_ctrl_c_before_there_is_a_result(ratings, tmp_path, capsys, monkeypatch):
+    def interrupted(*given, **named):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(airnp, "fit", interrupted)
+    assert mistake(capsys, "complete", ratings, "-o", tmp_path / "b.csv", code=130) == "interrupted"
+    assert not (tmp_path / "b.csv").exists()
+
+
+# --- airnp graph ---
+
+
+def test_a_result_without_labels(tmp_path):
+    np.save(tmp_path / "a.npy", np.array([[1.0, NAN], [2.0, 3.0]]))
+    words = ["complete", tmp_path / "a.npy", "-o", tmp_path / "b.npy", "--result", tmp_path / "b.npz"]
+    assert main(*words, *QUICK) == 0
+    result = airnp.load(tmp_path / "b.npz")
+    assert result.labels is None
+    np.testing.assert_array_equal(result.completed(), np.load(tmp_path / "b.npy"))
+
+
+@pytest.fixture
+def learned(ratings, tmp_path):
+    """A saved result with labels."""
+    path = tmp_path / "learned.npz"
+    assert main("complete", ratings, "-o", tmp_path / "filled.csv", "--result", path, *QUICK) == 0
+    return path
+
+
+def expected_graph(path, axis, k):
+    result = airnp.load(path)
+    return (result.row_graph(k=k) if axis == "rows" else result.column_graph(k=k)).adjacency.toarray()
+
+
+@pytest.mark.parametrize(
+    ("axis", "names"), [("rows", ["ann", "bob", "cyd", "dan"]), ("columns", ["a", "b", "c"])]
+)
+def test_graph_as_a_list_of_edges(axis, names, learned, tmp_path, capsys):
+    out = tmp_path / "graph.csv"
+    done = facts(capsys, "graph", learned, "-o", out, "--axis", axis, "--neighbours", "1")
+    weights = expected_graph(learned, axis, 1)
+    head, *edges = cells(out)
+    assert head == ["source", "target", "weight"]
+    assert (done["nodes"], done["edges"]) == (len(names), len(edges))
+    assert len(edges) == np.count_nonzero(weights) / 2
+    for source, target, weight in edges:
+        assert float(weight) == weights[names.index(source), names.index(target)] > 0
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".mtx"])
+def test_graph_as_a_sparse_matrix(suffix, learned, tmp_path, capsys):
+    out = tmp_path / f"graph{suffix}"
+    assert main("graph", learned, "-o", out) == 0
+    read = scipy.sparse.load_npz if suffix == ".npz" else scipy.io.mmread
+    np.testing.assert_array_equal(read(out).toarray(), expected_graph(learned, "rows", None))
+    assert capsys.readouterr().out.endswith(f"edges\nwrote {out}\n")
+
+
+def test_graph_as_graphml(tmp_path, learned):
+    out = tmp_path / "graph.graphml"
+    assert main("graph", learned, "-o", out, "-k", "1", "--quiet") == 0
+    space = "{http://graphml.graphdrawing.org/xmlns}"
+    root = ElementTree.parse(out).getroot()
+    assert [node.findtext(f"{space}data") for node in root.iter(f"{space}node")] == [
+        "ann",
+        "bob",
+        "cyd",
+        "dan",
+    ]
+    weights = expected_graph(learned, "rows", 1)
+    edges = list(root.iter(f"{space}edge"))
+    assert len(edges) == np.count_nonzero(weights) / 2
+    for edge in edges:
+        place = int(edge.get("source")), int(edge.get("target"))
+        assert float(edge.findtext(f"{space}data")) == weights[place]
+
+
+def test_graphml_is_read_by_networkx_with_odd_labels(tmp_path):
+    networkx = pytest.importorskip("networkx", reason="reads GraphML")
+    (tmp_path / "a.csv").write_text('who,x,y\n<a & "b">,1,2\nc,2,\n', encoding="utf-8")
+    assert main("graph", tmp_path / "a.csv", "-o", tmp_path / "g.graphml", *QUICK) == 0
+    graph = networkx.read_graphml(tmp_path / "g.graphml")
+    assert [node["label"] for _, node in graph.nodes(data=True)] == ['<a & "b">', "c"]
+
+
+def test_graph_of_a_table_is_that_of_its_fit(ratings, learned, tmp_path):
+    first, second = tmp_path / "first.csv", tmp_path / "second.csv"
+    assert main("graph", learned, "-o", first, "--quiet") == 0
+    assert main("graph", ratings, "-o", second, *QUICK) == 0
+    assert first.read_bytes() == second.read_bytes()
+
+
+def test_graph_of_a_table_without_labels_counts_from_zero(tmp_path):
+    np.save(tmp_path / "a.npy", np.array([[1.0, NAN], [2.0, 3.0]]))
+    assert main("graph", tmp_path / "a.npy", "-o", tmp_path / "g.csv", *QUICK) == 0
+    assert cells(tmp_path / "g.csv")[1][:2] == ["0", "1"]
+
+
+def test_graph_mistakes(ratings, learned, tmp_path, capsys):
+    out = tmp_path / "g.csv"
+    shown = mistake(capsys, "graph", learned, "-o", tmp_path / "g.png")
+    assert shown == f"{tmp_path / 'g.png'}: expected a name that ends in one of .csv, .npz, .graphml, .mtx"
+    shown = mistake(capsys, "graph", ratings, "-o", out, "--regularizers", "tv")
+    assert shown == "--regularizers tv learns no graph; auto and air do"
+    shown = mistake(capsys, "graph", tmp_path / "none.npz", "-o", out)
+    assert shown == f"[Errno 2] No such file or directory: '{tmp_path / 'none.npz'}'"
+    plain = tmp_path / "plain.npz"
+    airnp.fit(np.eye(3), regularizers=[], max_iter=1, stop=None, seed=0).save(plain)
+    assert mistake(capsys, "graph", plain, "-o", out).startswith(
+        f"{plain}: this fit learned no graph over rows"
+    )
+    airnp.fit(np.ones((2, 3, 3)), max_iter=1, stop=None, seed=0).save(plain)
+    assert mistake(capsys, "graph", plain, "-o", out).startswith(f"{plain}: is a stack of matrices")
+    content = bytearray(learned.read_bytes())
+    content[200] ^= 1
+    learned.write_bytes(content)
+    assert f"{learned}: " in mistake(capsys, "graph", learned, "-o", out)
+    out.touch()
+    assert mistake(capsys, "graph", ratings, "-o", out) == f"{out} is there already; --force overwrites"
