@@ -10,6 +10,7 @@ True
 
 from airnp import masks, metrics
 from airnp.fit import fit
+from airnp.graph_recorder import GraphRecorder
 from airnp.history import History
 from airnp.initialization import Balanced, Gaussian
 from airnp.inputs import EmptyLineWarning
@@ -39,6 +40,7 @@ __all__ = [
     "FixedLaplacian",
     "Gaussian",
     "GradientDescent",
+    "GraphRecorder",
     "HeldOut",
     "History",
     "Objective",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,9 @@ from airnp._arrays import Array, beside, to_numpy
 from airnp.history import History
 from airnp.inputs import Labels
 from airnp.normalization import Normalization
+
+if TYPE_CHECKING:
+    from airnp.graphs import Graph
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,6 +135,38 @@ class FitResult:
 
     def _labelled(self, matrix: Array) -> Any:
         return matrix if self.labels is None else self.labels.put_on(matrix)
+
+    def row_graph(self, k: int | None = None, problem: Any = None) -> Graph:
+        """Return the learned graph over the rows, without its weak edges.
+
+        Parameters
+        ----------
+        k : int, optional
+            Keep the k strongest neighbours of each row. Default: every edge stronger than a thousandth of
+            the strongest. See :mod:`airnp.graphs` for what exactly is kept and what the weights mean.
+        problem : int or tuple of int, optional
+            Which problem of a stack.
+
+        Returns
+        -------
+        Graph
+            ``.adjacency`` is a scipy.sparse.csr_array (m, m); there are ``.laplacian()`` and
+            ``.to_networkx()``.
+
+        Raises
+        ------
+        ValueError
+            When the fit learned no such graph.
+        """
+        from airnp.graphs import learned_graph
+
+        return learned_graph(self, "rows", k, problem)
+
+    def column_graph(self, k: int | None = None, problem: Any = None) -> Graph:
+        """Return the learned graph over the columns; otherwise as :meth:`row_graph`."""
+        from airnp.graphs import learned_graph
+
+        return learned_graph(self, "columns", k, problem)
 
     def to_numpy(self) -> FitResult:
         """Return the same result with NumPy arrays throughout.

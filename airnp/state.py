@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -45,11 +46,18 @@ class FitState:
     learned: tuple[str, ...]
     multiply: Callable[[list[Array]], Array]
     undo: Callable[[Array], Array]
+    adjacencies: Callable[[list[Array]], list[Any]]
 
     @cached_property
     def normalized_matrix(self) -> Array:
         """The product of the factors, in normalised units."""
         return self.multiply(self.params)
+
+    @cached_property
+    def graphs(self) -> dict[str, Array]:
+        """The adjacency of each graph that is being learned, by the names of ``learned``."""
+        found = zip(self.energies, self.adjacencies(self.params), strict=True)
+        return {name: adjacency for name, adjacency in found if name in self.learned}
 
     @cached_property
     def X(self) -> Array:  # noqa: N802

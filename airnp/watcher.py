@@ -60,6 +60,7 @@ class Watcher:
             learned=self._learned,
             multiply=self._objective.matrix,
             undo=self._data.normalization.undo,
+            adjacencies=self._objective.adjacencies,
         )
 
     # The matrix may overflow one iteration before the loss, and the fit reports that.

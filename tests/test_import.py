@@ -11,7 +11,8 @@ import pytest
 
 import airnp
 
-OPTIONAL = {"numba", "cupy", "torch", "pandas", "sklearn", "matplotlib", "scipy", "PIL", "tqdm", "skimage"}
+OPTIONAL = {"numba", "cupy", "torch", "pandas", "sklearn", "matplotlib", "networkx", "scipy", "PIL", "tqdm"}
+OPTIONAL |= {"skimage"}
 LIMIT = 0.3
 NOT_FOR_USERS = ("COV_", "COVERAGE", "PYTHONDONTWRITEBYTECODE", "PYTHONPROFILEIMPORTTIME")
 

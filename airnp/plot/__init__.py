@@ -1,0 +1,23 @@
+"""Pictures of fits, with matplotlib (``pip install "airnp[plot]"``).
+
+=========================  =====================================================================
+:func:`before_after`       the data with its gaps, the completed matrix, the error
+:func:`trajectories`       loss, energies and error over the iterations
+:func:`laplacians`         learned graphs as heat maps, at the moments of a :class:`GraphRecorder`
+:func:`singular_values`    the spectrum of the recovered matrix
+:func:`graph`              a learned graph, as nodes and edges or as a matrix
+=========================  =====================================================================
+
+Each draws into axes that are given, or into a new figure of pyplot's, and returns the Axes or, if there are
+several, the Figure. Nothing is shown or written before you say so: ``plt.show()``, ``figure.savefig(…)``.
+No setting of matplotlib is changed. Colours can be told apart by colour-blind people and in grey.
+"""
+
+from airnp.graph_recorder import GraphRecorder
+from airnp.plot.curves import trajectories
+from airnp.plot.heatmaps import laplacians
+from airnp.plot.network import graph
+from airnp.plot.pictures import before_after
+from airnp.plot.spectrum import singular_values
+
+__all__ = ["GraphRecorder", "before_after", "graph", "laplacians", "singular_values", "trajectories"]

@@ -1,0 +1,80 @@
+"""How the pictures look: colours that most eyes tell apart, also in grey, and quiet axes."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+BLUE, ORANGE, GREEN, PURPLE, SKY, YELLOW = "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00"
+"""The palette of Okabe and Ito."""
+
+LINES: tuple[dict[str, Any], ...] = tuple(
+    {"color": color, "linestyle": style}
+    for color, style in zip(
+        (BLUE, ORANGE, GREEN, PURPLE, SKY, YELLOW),
+        ("-", "--", "-.", ":", (0, (5, 1)), (0, (1, 1))),
+        strict=True,
+    )
+)
+"""One colour and one line style per curve, so that neither is needed to tell them apart."""
+
+HOLE = "#e2583e"
+"""Marks missing entries: no grey is like it, and for those who see no red it is still a middle grey."""
+
+UNKNOWN = "#b8b8b8"
+"""Marks entries of an error map whose error nobody knows."""
+
+_LABELLED = 30
+"""More lines than these have no room for their labels."""
+
+
+def bare(ax: Axes, title: str) -> None:
+    """Leave only the picture and its title."""
+    ax.set(xticks=[], yticks=[])
+    ax.set_title(title, fontsize=11)
+
+
+def label_lines(ax: Axes, index: Any, columns: Any) -> None:
+    """Write the labels of a table at its rows and columns, as far as there is room."""
+    if index is not None and len(index) <= _LABELLED:
+        ax.set_yticks(np.arange(len(index)), [str(label) for label in index], fontsize=8)
+    if columns is not None and len(columns) <= _LABELLED:
+        ax.set_xticks(np.arange(len(columns)), [str(label) for label in columns], fontsize=8, rotation=90)
+
+
+def shape_of_entries(m: int, n: int) -> Literal["equal", "auto"]:
+    """Return matplotlib's aspect: square entries, unless the matrix would be a thread then."""
+    return "equal" if max(m, n) <= 4 * min(m, n) else "auto"
+
+
+def logarithmic(values: npt.NDArray[np.float64]) -> Any:
+    """Return a logarithmic scale for weights, over four decades at most; even the lightest colour is seen."""
+    from matplotlib.colors import LogNorm
+
+    positive = values[values > 0]
+    strongest = float(positive.max(initial=0.0)) or 1.0
+    weakest = float(positive.min(initial=strongest))
+    return LogNorm(max(weakest / 3, 1e-4 * strongest), strongest, clip=True)
+
+
+def logarithmic_axis(ax: Axes, low: float, high: float) -> None:
+    """Make the vertical axis logarithmic, from ``low`` to ``high`` and a little more, with plain numbers."""
+    ax.set_yscale("log")
+    room = max((high / low) ** 0.05, 1.05)
+    ax.set_ylim(low / room, high * room)
+    decades = math.log10(high / low)
+    # Of the ticks between two powers of ten, as many have numbers as there is room for.
+    numbered = (2, 3, 4, 5, 7) if decades < 1 else (2, 5) if decades < 2 else ()
+    if decades < 5:
+        ax.yaxis.set_major_formatter("{x:g}")
+    ax.yaxis.set_minor_formatter(lambda value, _: f"{value:g}" if _leading_digit(value) in numbered else "")
+
+
+def _leading_digit(value: float) -> int:
+    return int(f"{value:.0e}"[0])
