@@ -13,6 +13,7 @@ from airnp.fit import fit
 from airnp.graph_recorder import GraphRecorder
 from airnp.history import History
 from airnp.initialization import Balanced, Gaussian
+from airnp.inpainting import inpaint
 from airnp.inputs import EmptyLineWarning
 from airnp.objective import Objective
 from airnp.optimizers import Adam, ExponentialDecay, GradientDescent
@@ -46,6 +47,7 @@ __all__ = [
     "Objective",
     "TotalVariation",
     "fit",
+    "inpaint",
     "load",
     "masks",
     "metrics",

@@ -1,0 +1,256 @@
+"""A picture as overlapping tiles, and their contents as one picture again, without a seam.
+
+Nothing here knows what is done with a tile: :class:`Grid` says where the tiles lie and how much each counts
+at every pixel, :func:`blended` puts contents together.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Weights = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A rectangle of pixels.
+
+    Attributes
+    ----------
+    rows, columns : slice
+        With a start and a stop.
+    """
+
+    rows: slice
+    columns: slice
+
+
+def spans(length: int, size: int, overlap: int) -> list[slice]:
+    """Cover an axis with overlapping slices, as few as there can be, all of the same length.
+
+    Parameters
+    ----------
+    length : int
+        Of the axis.
+    size : int
+        Length of a slice at most; they are shorter where as many of them suffice.
+    overlap : int
+        Entries that neighbours share at least; at most a third of ``size``, so that no entry has more than
+        two slices.
+
+    Returns
+    -------
+    list of slice
+
+    Examples
+    --------
+    >>> spans(100, 60, 10)
+    [slice(0, 55, None), slice(45, 100, None)]
+    >>> spans(50, 60, 10)
+    [slice(0, 50, None)]
+    """
+    if not 0 <= overlap <= size // 3:
+        raise ValueError(f"overlap: expected 0 to a third of the tiles' size, {size // 3}, got {overlap}")
+    if length <= size:
+        return [slice(0, length)]
+    count = math.ceil((length - overlap) / (size - overlap))
+    even = math.ceil((length + (count - 1) * overlap) / count)
+    starts = [place * (length - even) // (count - 1) for place in range(count)]
+    return [slice(start, start + even) for start in starts]
+
+
+def ramps(slices: list[slice]) -> list[Weights]:
+    """Return how much each slice counts at each of its entries; at every entry of the axis the sum is one.
+
+    Where two slices overlap, one fades out as the other fades in, along half a period of a sine: at its ends,
+    where a tile sees least of its surroundings, it counts least.
+
+    Examples
+    --------
+    >>> first, second = ramps([slice(0, 6), slice(3, 9)])
+    >>> first.round(2)
+    array([1.  , 1.  , 1.  , 0.93, 0.5 , 0.07])
+    >>> second.round(2)
+    array([0.07, 0.5 , 0.93, 1.  , 1.  , 1.  ])
+    """
+    weights = [np.ones(span.stop - span.start) for span in slices]
+    for (one, fading), (other, rising) in itertools.pairwise(zip(slices, weights, strict=True)):
+        shared = one.stop - other.start
+        if shared > 0:
+            share = np.sin(np.pi / 2 * (np.arange(shared) + 0.5) / shared) ** 2
+            rising[:shared] = share
+            fading[-shared:] = 1 - share
+    return weights
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The tiles of a picture, row by row.
+
+    Parameters
+    ----------
+    height, width : int
+        Of the picture.
+    size : int
+        Height and width of a tile at most.
+    overlap : int
+        Pixels that neighbouring tiles share at least; at most a third of ``size``.
+
+    Examples
+    --------
+    >>> grid = Grid(100, 50, size=60, overlap=10)
+    >>> len(grid)
+    2
+    >>> next(iter(grid))
+    Tile(rows=slice(0, 55, None), columns=slice(0, 50, None))
+    """
+
+    height: int
+    width: int
+    size: int
+    overlap: int
+
+    @cached_property
+    def rows(self) -> list[slice]:
+        """Rows of the tiles."""
+        return spans(self.height, self.size, self.overlap)
+
+    @cached_property
+    def columns(self) -> list[slice]:
+        """Columns of the tiles."""
+        return spans(self.width, self.size, self.overlap)
+
+    def __len__(self) -> int:
+        return len(self.rows) * len(self.columns)
+
+    def __iter__(self) -> Iterator[Tile]:
+        return (Tile(rows, columns) for rows in self.rows for columns in self.columns)
+
+
+def blended(
+    grid: Grid, contents: Callable[[Tile], npt.NDArray[Any] | None], leading: tuple[int, ...] = ()
+) -> Iterator[tuple[Tile, npt.NDArray[np.float64]]]:
+    """Put the contents of tiles together.
+
+    A piece is handed out as soon as no later tile reaches it. What is kept meanwhile is one tile, and the
+    rows that two rows of tiles share.
+
+    Parameters
+    ----------
+    grid : Grid
+    contents : callable
+        From a tile to an array (…, rows of the tile, columns of the tile); None counts as zeros, which is
+        for tiles that nobody will look at. Called once for each tile.
+    leading : tuple of int
+        The axes before the last two of such an array.
+
+    Yields
+    ------
+    Tile, ndarray of float64 (…, rows, columns)
+        A piece of the picture, and the weighted mean of all tiles there. The pieces do not overlap and cover
+        the picture.
+
+    Examples
+    --------
+    >>> picture = np.random.default_rng(0).random((30, 50))
+    >>> again = np.zeros_like(picture)
+    >>> for piece, content in blended(Grid(30, 50, 16, 4), lambda tile: picture[tile.rows, tile.columns]):
+    ...     again[piece.rows, piece.columns] = content
+    >>> np.allclose(again, picture)
+    True
+    """
+    across = ramps(grid.columns)
+    shared_rows = [rows.stop - end for rows, end in zip(grid.rows, _ends(grid.rows), strict=True)]
+    strip = np.zeros((*leading, max(shared_rows), grid.width))
+    above = 0
+    for rows, down, below in zip(grid.rows, ramps(grid.rows), shared_rows, strict=True):
+        height = rows.stop - rows.start - below
+        right = np.zeros((*leading, rows.stop - rows.start, 0))
+        for columns, weights, next_column in zip(grid.columns, across, _ends(grid.columns), strict=True):
+            content = contents(Tile(rows, columns))
+            weighted = (
+                np.zeros((*leading, len(down), len(weights)))
+                if content is None
+                else content * (down[:, np.newaxis] * weights)
+            )
+            weighted[..., : right.shape[-1]] += right
+            finished, right = np.split(weighted, [next_column - columns.start], axis=-1)
+            done = slice(columns.start, next_column)
+            finished[..., :above, :] += strip[..., :above, done]
+            finished, strip[..., :below, done] = np.split(finished, [height], axis=-2)
+            yield Tile(slice(rows.start, rows.start + height), done), finished
+        above = below
+
+
+def _ends(slices: list[slice]) -> list[int]:
+    """Return for each slice where the next one begins; the last ends by itself."""
+    return [*(span.start for span in slices[1:]), slices[-1].stop]
+
+
+def widened(span: slice, factor: int, length: int) -> slice:
+    """Return a slice so many times as long around the same centre, as far as an axis reaches.
+
+    Examples
+    --------
+    >>> widened(slice(40, 60), 3, 100), widened(slice(10, 30), 3, 100)
+    (slice(20, 80, None), slice(0, 50, None))
+    """
+    more = (factor - 1) * (span.stop - span.start) // 2
+    return slice(max(0, span.start - more), min(length, span.stop + more))
+
+
+def square_sums(values: npt.NDArray[Any], side: int) -> npt.NDArray[np.float64]:
+    """Return the sums over squares of the last two axes; the squares at the far ends may be cut off.
+
+    Examples
+    --------
+    >>> square_sums(np.ones((3, 5)), 2)
+    array([[4., 4., 2.],
+           [2., 2., 1.]])
+    """
+    starts = [np.arange(0, length, side) for length in values.shape[-2:]]
+    rows = np.add.reduceat(values, starts[0], axis=-2, dtype=np.float64)
+    sums: npt.NDArray[np.float64] = np.add.reduceat(rows, starts[1], axis=-1)
+    return sums
+
+
+def stretched(
+    values: npt.NDArray[Any], region: slice, part: slice, factor: int, axis: int
+) -> npt.NDArray[Any]:
+    """Return part of a region, which has one entry for ``factor`` along an axis, at full length.
+
+    Parameters
+    ----------
+    values : ndarray
+        One entry for every ``factor`` of ``region`` along ``axis``.
+    region, part : slice
+        Of the same axis at full length; ``part`` lies within ``region``.
+    factor : int
+    axis : {-2, -1}
+
+    Returns
+    -------
+    ndarray
+        By linear interpolation between the centres, as long as ``part`` along ``axis``.
+
+    Examples
+    --------
+    >>> stretched(np.array([[1.0, 3.0, 5.0]]), slice(10, 16), slice(11, 15), 2, axis=-1)
+    array([[1.5, 2.5, 3.5, 4.5]])
+    """
+    last = values.shape[axis] - 1
+    places = (np.arange(part.start, part.stop) - region.start + 0.5) / factor - 0.5
+    places = np.clip(places, 0, last)
+    before = np.floor(places).astype(int)
+    shares = (places - before)[:, np.newaxis] if axis == -2 else places - before
+    near, far = (np.take(values, index, axis=axis) for index in (before, np.minimum(before + 1, last)))
+    stretch: npt.NDArray[Any] = near + shares * (far - near)
+    return stretch
