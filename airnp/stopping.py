@@ -28,6 +28,9 @@ _MOST_APART = 15.0
 Pictures with holes have up to 10, drug-target tables, which are fitted almost exactly, more than 20.
 """
 
+_NEAR = 3.0
+"""How many times that of the others the error of held-out entries may be to count as fitted about as well."""
+
 _STANDSTILL = 1e-5
 """Share of the fidelity that one iteration takes away, below which nothing moves."""
 
@@ -302,15 +305,22 @@ class _HeldOutMonitor(Monitor):
         falling = sensible & ~self._ended & (chosen.iteration == self._looked)
         return _LevelMonitor(level, falling, chosen, self)
 
-    def predicts_better(self, state: FitState) -> Bools:
-        """Return for each problem whether the watched entries are closer than at the best iterate."""
-        return self._errors(state.normalized_matrix)[0] < self._best_error
+    def judged(self, state: FitState) -> tuple[Bools, Bools]:
+        """Return whether the watched entries are closer than at the best iterate, and whether they are near.
+
+        Near is about as close as the others were at the best iterate. One answer of each kind for each
+        problem.
+        """
+        watched, _ = self._errors(state.normalized_matrix)
+        return watched < self._best_error, watched <= _NEAR * self._best_fit
 
 
 class _LevelMonitor(Monitor):
-    """Ends each problem as soon as its fidelity is down to a level; one that does not get there goes back.
+    """Ends each problem as soon as its fidelity is down to a level.
 
-    One whose held-out error was still falling when its iterations were used up goes on to the end.
+    One that does not get there goes back: to the first iterate at which the entries that had been held out
+    were fitted about as well as the others, or else to where it started. One whose held-out error was still
+    falling when its iterations were used up goes on to the end.
 
     The entries that were held out are fitted now, so their error must be lower than it was when it was only
     predicted. Where it is not, the fit was more exact than a new start of the optimiser, and is better left
@@ -325,12 +335,17 @@ class _LevelMonitor(Monitor):
         self._level = level
         self._falling = falling
         self._better = np.zeros(level.shape, dtype=bool)
-        self._chosen = chosen
+        self._was_near = np.zeros(level.shape, dtype=bool)
+        self._fallback = chosen
         self._before = before
         self._ended: Choice | None = None
 
     def check(self, state: FitState) -> str | None:
-        self._better = self._before.predicts_better(state)
+        self._better, near = self._before.judged(state)
+        near &= self._better & ~self._was_near & ~np.isneginf(self._level)
+        if near.any():
+            self._fallback = _merged(near, state, self._fallback)
+            self._was_near = self._was_near | near
         reached = (state.fidelity <= self._level) & self._better & ~self._has_ended() & ~self._falling
         if reached.any():
             self._ended = _merged(reached, state, self._ended)
@@ -343,8 +358,7 @@ class _LevelMonitor(Monitor):
         return self._ended.iteration > 0
 
     def choice(self, last: Choice) -> Choice:
-        ended = self._ended or self._chosen
-        kept = chosen_from(self._has_ended(), ended, self._chosen)
+        kept = chosen_from(self._has_ended(), self._ended or self._fallback, self._fallback)
         return chosen_from(self._falling & self._better, last, kept)
 
 

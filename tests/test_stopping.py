@@ -433,11 +433,25 @@ def test_the_held_out_entries_are_fitted_in_the_end():
 def test_a_second_phase_that_does_not_help_leaves_no_trace(monkeypatch):
     rule = {"fraction": 0.2, "patience": 200, "every": 20}
     *_, single = refitted(stop=HeldOut(**rule, refit=False))
-    monkeypatch.setattr(stopping._HeldOutMonitor, "predicts_better", lambda self, state: np.array(False))
+    never = np.array(False)
+    monkeypatch.setattr(stopping._HeldOutMonitor, "judged", lambda self, state: (never, never))
     *_, double = refitted(stop=HeldOut(**rule))
     assert double.n_iter == single.n_iter + 500, "the second phase should have been tried"
     assert double.best_iter == single.best_iter
     np.testing.assert_array_equal(double.X, single.X)
+
+
+def test_a_level_that_is_not_reached_leaves_the_iterate_that_fits_all_alike(monkeypatch):
+    begun = stopping._LevelMonitor.__init__
+    monkeypatch.setattr(
+        stopping._LevelMonitor, "__init__", lambda self, level, *rest: begun(self, 0 * level, *rest)
+    )
+    rule = {"fraction": 0.2, "patience": 200, "every": 20}
+    truth, mask, single = refitted(stop=HeldOut(**rule, refit=False))
+    *_, double = refitted(stop=HeldOut(**rule))
+    assert double.n_iter == single.n_iter + 500
+    assert single.n_iter < double.best_iter < double.n_iter
+    assert airnp.metrics.nmae(double.X, truth, mask) < airnp.metrics.nmae(single.X, truth, mask)
 
 
 def test_both_phases_keep_to_max_iter():
