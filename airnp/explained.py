@@ -1,4 +1,4 @@
-"""Problems that a matrix of low rank explains, as parameters to start from and to give back."""
+"""Matrices of low rank as rivals of a fit: parameters to start from, or to give back in its place."""
 
 from __future__ import annotations
 
@@ -15,39 +15,51 @@ from airnp.stopping import Choice, chosen_from
 
 Bools = npt.NDArray[np.bool_]
 
+_MARGIN = 0.9
+"""A matrix of low rank replaces a fit if its error on held-out entries is below this share of the fit's."""
+
 
 @dataclass(frozen=True)
 class Explained:
-    """Which problems of a stack a matrix of low rank explains, and its factors.
+    """The matrix of low rank that predicts held-out entries best, for each problem of a stack.
 
     Attributes
     ----------
-    problems : ndarray of bool (…)
+    exact : ndarray of bool (…)
+        Whether it predicts them almost exactly: then there is nothing left to fit.
+    errors : ndarray (…)
+        Mean absolute error on held-out entries, in units of the data's range; infinite where none was found.
     ranks : ndarray of int (…)
-        Zero where nothing was found.
+        Zero where none was found.
     factors : list of arrays
-        W[0] … W[L-1] of every problem, of the shapes that a fit has; zeros where nothing was found.
+        W[0] … W[L-1] of every problem, of the shapes that a fit has; zeros where none was found.
     """
 
-    problems: Bools
+    exact: Bools
+    errors: npt.NDArray[np.float64]
     ranks: npt.NDArray[np.int64]
     factors: list[Array]
 
-    def put_into(self, params: Choice) -> Choice:
-        """Return a choice of parameters with these factors in the problems that are explained."""
+    def beats(self, errors: npt.NDArray[np.float64]) -> Bools:
+        """Return in which problems it predicts held-out entries exactly, or clearly better than a fit."""
+        return self.exact | (self.errors < _MARGIN * errors)
+
+    def put_into(self, params: Choice, problems: Bools) -> Choice:
+        """Return a choice of parameters with these factors in some of the problems."""
         graphs = params.params[len(self.factors) :]
-        return chosen_from(self.problems, Choice([*self.factors, *graphs], params.iteration), params)
+        return chosen_from(problems, Choice([*self.factors, *graphs], params.iteration), params)
 
     @property
     def reason(self) -> str:
-        """What to tell the user."""
+        """What to tell the user when it is the answer to all problems."""
         lowest, highest = int(self.ranks.min()), int(self.ranks.max())
         rank = f"rank {lowest}" if lowest == highest else f"ranks {lowest} to {highest}"
-        return f"held-out entries are predicted almost exactly by a matrix of {rank}"
+        well = "almost exactly" if self.exact.all() else "better"
+        return f"held-out entries are predicted {well} by a matrix of {rank}"
 
 
 def explained(observations: Observations, held_out: Bools, depth: int, rank: int) -> Explained | None:
-    """Return what matrices of low rank explain, None for nothing.
+    """Return the matrices of low rank that predict held-out entries best, None if there is none at all.
 
     Parameters
     ----------
@@ -75,9 +87,9 @@ def explained(observations: Observations, held_out: Bools, depth: int, rank: int
         balanced_factors(nothing if one is None else one.left @ one.right.T, depth, rank) for one in found
     ]
     stacked = [np.stack(level).reshape(*batch, *level[0].shape) for level in zip(*factors, strict=True)]
-    ranks = np.reshape([0 if one is None else one.rank for one in found], batch)
     return Explained(
-        ranks > 0,
-        ranks,
+        np.reshape([one is not None and one.is_exact for one in found], batch),
+        np.reshape([np.inf if one is None else one.error for one in found], batch),
+        np.reshape([0 if one is None else one.rank for one in found], batch),
         [from_numpy(level, observations.xp, observations.device, observations.dtype) for level in stacked],
     )

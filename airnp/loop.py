@@ -85,11 +85,14 @@ class Loop:
         self._check_precision()
         self._watcher = Watcher(self._objective, data, options.truth)
         self._explained = self._low_rank()
+        self._replaced = np.zeros(self._objective.batch, dtype=bool)
         start = self._objective.init(options.seed, options.init)
-        if self._explained is not None and self._explained.problems.all():
-            start[: self._objective.depth] = self._explained.factors
-            self._at_limit = self._explained.reason
-            self._learn_graphs_only()
+        if self._explained is not None:
+            self._replaced = self._explained.exact
+            if self._replaced.all():
+                start[: self._objective.depth] = self._explained.factors
+                self._at_limit = self._explained.reason
+                self._learn_graphs_only()
         self._training = self._trained(start)
         self._saved = time.monotonic()
 
@@ -137,7 +140,10 @@ class Loop:
         try:
             with ProgressBar(options.max_iter, options.progress) as bar:
                 reason, by_user = self._phase(bar, options.max_iter - spare)
-                if spare and not by_user and self._follow_up():
+                beaten = None if by_user else self._beaten()
+                if beaten is not None:
+                    reason = beaten
+                elif spare and not by_user and self._follow_up():
                     self._phase(bar, min(options.max_iter, self._training.iteration + _FOLLOW_UP_MOST))
             if not self._training.is_finite():
                 raise self._diverged(self._training.iteration)
@@ -176,6 +182,14 @@ class Loop:
                 return stopped, False
             self._save_now_and_then()
         return self._at_limit, False
+
+    def _beaten(self) -> str | None:
+        """Let matrices of low rank replace what they predict better; return why, if that is everything."""
+        errors = self._monitor.lowest_error()
+        if self._explained is None or errors is None:
+            return None
+        self._replaced = self._explained.beats(errors)
+        return self._explained.reason if self._replaced.all() else None
 
     def _follow_up(self) -> bool:
         """Prepare to go on from the chosen iterate with all observations; return whether there is a need."""
@@ -216,7 +230,7 @@ class Loop:
         history.truncate(self._training.iteration)
         chosen = self._monitor.choice(self._last())
         if self._explained is not None:
-            chosen = self._explained.put_into(chosen)
+            chosen = self._explained.put_into(chosen, self._replaced)
         params = chosen.params
         return FitResult(
             matrix=data.normalization.undo(objective.matrix(params)),

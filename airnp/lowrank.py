@@ -63,11 +63,14 @@ class LowRank:
     right : ndarray (n, k)
     error : float
         Mean absolute error on the entries that judged it.
+    is_exact : bool
+        Whether that is next to nothing beside their own spread.
     """
 
     left: Values
     right: Values
     error: float
+    is_exact: bool = False
 
     @property
     def rank(self) -> int:
@@ -76,7 +79,9 @@ class LowRank:
 
 
 def explanation(values: Values, weights: Values, held_out: Bools, rank: int) -> LowRank | None:
-    """Return a matrix of low rank that predicts held-out entries almost exactly, fitted to all; or None.
+    """Return the matrix of low rank that predicts held-out entries best, fitted to all entries.
+
+    None if there are too few to judge by.
 
     Parameters
     ----------
@@ -102,13 +107,13 @@ def explanation(values: Values, weights: Values, held_out: Bools, rank: int) -> 
     judges = values[held_out]
     if len(judges) < _FEWEST_JUDGES:
         return None
-    limit = EXACT * float(np.abs(judges - np.median(judges)).mean())
+    spread = float(np.abs(judges - np.median(judges)).mean())
     with using(1):  # the same bits, whatever else runs beside it
         best = _climbed(values, np.where(held_out, 0.0, weights), held_out, min(rank, _HIGHEST_RANK))
-        if best is None or best.error > limit:
+        if best is None:
             return None
         sides = _settled(values, weights, best.left, best.right, _FINAL_SWEEPS, _FINAL_GAIN)
-    return LowRank(*_trimmed(*sides), best.error)
+    return LowRank(*_trimmed(*sides), best.error, best.error <= EXACT * spread)
 
 
 def _climbed(values: Values, weights: Values, judges: Bools, highest: int) -> LowRank | None:

@@ -65,6 +65,10 @@ class Monitor:
         """Return why to stop now, or None to go on."""
         return None
 
+    def lowest_error(self) -> npt.NDArray[np.float64] | None:
+        """Return the lowest error on held-out entries so far, for each problem; None if none are held out."""
+        return None
+
     def choice(self, last: Choice) -> Choice:
         """Return the iterate to give back, problem by problem; ``last`` is where the fit ended."""
         return last
@@ -158,10 +162,11 @@ class HeldOut(StopRule):
         Go on from the best iterate with the held-out entries, too, for at most 500 iterations: until all
         observed entries are fitted as well, on average, as those that were not held out were then.
     low_rank : bool
-        First look for a matrix of low rank that predicts the held-out entries almost exactly (to 5 % of
-        their spread; see :mod:`airnp.lowrank`). If there is one it is the answer, and only the graphs are
-        learned, over its rows and columns, for at most 2000 iterations. ``stop="auto"`` does so unless
-        regularizers are given. Not for measurements by an operator.
+        First look for a matrix of low rank that predicts the held-out entries (see :mod:`airnp.lowrank`). If
+        it does so almost exactly, to 5 % of their spread, it is the answer, and only the graphs are learned,
+        over its rows and columns, for at most 2000 iterations. Otherwise it is the answer if the fit ends
+        with an error on the held-out entries that is more than a tenth larger. ``stop="auto"`` does so
+        unless regularizers are given. Not for measurements by an operator.
 
     Notes
     -----
@@ -290,6 +295,9 @@ class _HeldOutMonitor(Monitor):
         sums = [self._xp.sum(share * size, axis=self._axes) for share in (self._share, self._kept)]
         watched, kept = to_numpy(self._xp.stack(sums)).astype(np.float64)
         return watched, kept
+
+    def lowest_error(self) -> npt.NDArray[np.float64]:
+        return self._best_error
 
     def choice(self, last: Choice) -> Choice:
         return last if self._best is None else self._best
