@@ -149,7 +149,7 @@ class Outcome:
     n_iter: int
     stop_reason: str
     seconds: float
-    scores: tuple[Score, ...]  # AIR first
+    scores: tuple[Score, ...]  # airnp.fit first
     figure: Path
     report: Path
     command: str  # does the same again
@@ -181,7 +181,7 @@ def run(
     seed : int, default 0
         Decides the mask and the start of the fit.
     iterations : int, default 10000
-        Number of iterations of the fit.
+        Iterations of the fit at most.
     force : bool, default False
         Overwrite files of an earlier run.
     progress : bool, default False
@@ -215,14 +215,12 @@ def run(
     # The hidden values are really gone: `truth` is there to measure with, never to decide anything.
     Y = np.where(observed, truth, np.nan)
     started = time.perf_counter()
-    result = airnp.fit(
-        Y.astype(np.float32), observed, seed=seed, max_iter=iterations, stop=None, progress=progress
-    )
+    result = airnp.fit(Y.astype(np.float32), observed, seed=seed, max_iter=iterations, progress=progress)
     seconds = time.perf_counter() - started
 
     completed = np.asarray(result.completed(), dtype=np.float64)
     answers = {
-        "AIR (airnp)": completed,
+        "airnp.fit": completed,
         "row and column interpolation": fill_from_neighbours(Y, observed),
         "mean of the observed entries": fill_with_mean(Y, observed),
     }
@@ -334,7 +332,7 @@ def _report(outcome: Outcome) -> str:
     return f"""# airnp demo
 
 A generated {outcome.size}×{outcome.size} picture lost {outcome.missing:.2%} of its entries (mask
-`{outcome.mask}`, seed {outcome.seed}). `airnp.fit` with its default settings (AIR) completed it in
+`{outcome.mask}`, seed {outcome.seed}). `airnp.fit` with its default settings completed it in
 {outcome.n_iter} iterations and {outcome.seconds:.1f} seconds; it ended because: {outcome.stop_reason}.
 
 ![original, with holes, completed, absolute error]({outcome.figure.name})

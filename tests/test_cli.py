@@ -171,7 +171,7 @@ def test_demo_writes_a_picture_and_a_report(mask, tmp_path, capsys):
         assert figure.height > side
     report = (folder / "report.md").read_text(encoding="utf-8")
     shown = capsys.readouterr().out
-    for score in ("AIR (airnp)", "row and column interpolation", "mean of the observed entries"):
+    for score in ("airnp.fit", "row and column interpolation", "mean of the observed entries"):
         assert score in report
         assert score in shown
     assert f"--mask {mask}" in report
@@ -186,7 +186,7 @@ def test_demo_says_nothing_when_quiet(tmp_path, capsys):
 def test_demo_as_json(tmp_path, capsys):
     done = facts(capsys, "demo", "--output", tmp_path, *QUICK)
     assert (done["size"], done["n_iter"], done["figure"]) == (24, 30, str(tmp_path / "before_after.png"))
-    assert done["scores"][0]["method"] == "AIR (airnp)"
+    assert done["scores"][0]["method"] == "airnp.fit"
 
 
 @pytest.mark.parametrize("name", ["before_after.png", "report.md"])

@@ -49,7 +49,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         "--seed", type=whole_number(0), default=0, help="for the mask and the start of the fit (%(default)s)"
     )
     parser.add_argument(
-        "--iterations", type=whole_number(1), default=10_000, help="iterations of the fit (%(default)s)"
+        "--iterations", type=whole_number(1), default=10_000, help="iterations at most (%(default)s)"
     )
     parser.add_argument("--force", action="store_true", help="overwrite the files of an earlier run")
     add_talk_arguments(parser)
