@@ -8,6 +8,7 @@ import os
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+import signal
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,11 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.cupy_double.fixture import cupy_double  # noqa: F401
+
+# A shell makes its background jobs deaf to Ctrl-C, and their children with them. Tests that send it to a child
+# must not depend on how pytest was started.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile(
     "airnp", derandomize=True, deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow]
