@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.cupy_double.fixture import cupy_double  # noqa: F401
 
-# A shell makes its background jobs deaf to Ctrl-C, and their children with them. Tests that send it to a child
+# A shell makes its background jobs deaf to Ctrl-C, and their children with them. Tests that send it to one
 # must not depend on how pytest was started.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
