@@ -115,6 +115,11 @@ def from_numpy(values: npt.ArrayLike, xp: Namespace, device: Any, dtype: str) ->
     return xp.asarray(host, dtype=getattr(xp, dtype), device=device)
 
 
+def copied(array: Array) -> Array:
+    """Return a copy in the same namespace and on the same device."""
+    return compat.array_namespace(array).asarray(array, copy=True)
+
+
 def on_device(xp: Namespace, device: Any) -> AbstractContextManager[Any]:
     """Return a context in which new arrays and work go to a device; only CuPy has a current one."""
     if device is not None and compat.is_cupy_namespace(xp):

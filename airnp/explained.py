@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,20 +26,44 @@ class Explained:
 
     Attributes
     ----------
-    exact : ndarray of bool (…)
-        Whether it predicts them almost exactly: then there is nothing left to fit.
-    errors : ndarray (…)
-        Mean absolute error on held-out entries, in units of the data's range; infinite where none was found.
-    ranks : ndarray of int (…)
-        Zero where none was found.
-    factors : list of arrays
-        W[0] … W[L-1] of every problem, of the shapes that a fit has; zeros where none was found.
+    found : list of LowRank or None
+        For every problem in turn.
+    observations : Observations
+    depth, rank : int
+        Of the factors to make.
     """
 
-    exact: Bools
-    errors: npt.NDArray[np.float64]
-    ranks: npt.NDArray[np.int64]
-    factors: list[Array]
+    found: list[lowrank.LowRank | None]
+    observations: Observations
+    depth: int
+    rank: int
+
+    @property
+    def exact(self) -> Bools:
+        """Whether it predicts them almost exactly, shape (…): then there is nothing left to fit."""
+        return self._by_problem([one is not None and one.is_exact for one in self.found])
+
+    @property
+    def errors(self) -> npt.NDArray[np.float64]:
+        """Mean absolute error on held-out entries, in units of the data's range; infinite for none."""
+        return self._by_problem([np.inf if one is None else one.error for one in self.found])
+
+    @property
+    def ranks(self) -> npt.NDArray[np.int64]:
+        """Zero where none was found."""
+        return self._by_problem([0 if one is None else one.rank for one in self.found])
+
+    def _by_problem(self, answers: list[Any]) -> npt.NDArray[Any]:
+        return np.reshape(answers, self.observations.values.shape[:-2])
+
+    def factors(self) -> list[Array]:
+        """Return W[0] … W[L-1] of every problem, of the shapes that a fit has; zeros where none was found."""
+        seen = self.observations
+        batch, (m, n) = seen.values.shape[:-2], seen.values.shape[-2:]
+        products = [np.zeros((m, n)) if one is None else one.left @ one.right.T for one in self.found]
+        levels = zip(*(balanced_factors(each, self.depth, self.rank) for each in products), strict=True)
+        stacked = [np.stack(level).reshape(*batch, *level[0].shape) for level in levels]
+        return [from_numpy(level, seen.xp, seen.device, seen.dtype) for level in stacked]
 
     def beats(self, errors: npt.NDArray[np.float64]) -> Bools:
         """Return in which problems it predicts held-out entries exactly, or clearly better than a fit."""
@@ -46,8 +71,10 @@ class Explained:
 
     def put_into(self, params: Choice, problems: Bools) -> Choice:
         """Return a choice of parameters with these factors in some of the problems."""
-        graphs = params.params[len(self.factors) :]
-        return chosen_from(problems, Choice([*self.factors, *graphs], params.iteration), params)
+        if not problems.any():
+            return params
+        replaced = [*self.factors(), *params.params[self.depth :]]
+        return chosen_from(problems, Choice(replaced, params.iteration), params)
 
     @property
     def reason(self) -> str:
@@ -70,7 +97,7 @@ def explained(observations: Observations, held_out: Bools, depth: int, rank: int
         Of the factors to make.
     """
     values, weights = to_numpy(observations.values), to_numpy(observations.weights)
-    batch, (m, n) = values.shape[:-2], values.shape[-2:]
+    m, n = values.shape[-2:]
     found = [
         lowrank.explanation(*arrays, rank)
         for arrays in zip(
@@ -80,16 +107,4 @@ def explained(observations: Observations, held_out: Bools, depth: int, rank: int
             strict=True,
         )
     ]
-    if not any(found):
-        return None
-    nothing = np.zeros((m, n))
-    factors = [
-        balanced_factors(nothing if one is None else one.left @ one.right.T, depth, rank) for one in found
-    ]
-    stacked = [np.stack(level).reshape(*batch, *level[0].shape) for level in zip(*factors, strict=True)]
-    return Explained(
-        np.reshape([one is not None and one.is_exact for one in found], batch),
-        np.reshape([np.inf if one is None else one.error for one in found], batch),
-        np.reshape([0 if one is None else one.rank for one in found], batch),
-        [from_numpy(level, observations.xp, observations.device, observations.dtype) for level in stacked],
-    )
+    return Explained(found, observations, depth, rank) if any(found) else None

@@ -103,8 +103,8 @@ def fit(
     stop : "auto", None, or StopRule
         ``"auto"`` holds out some observed entries and returns what predicts them best: usually an iterate
         of the fit, or with ``regularizers="auto"`` a matrix of low rank, if there is one that predicts
-        them almost exactly. It is :class:`HeldOut`. ``None`` runs ``max_iter`` iterations and returns the
-        last.
+        them almost exactly, or better than the fit does. It is :class:`HeldOut`. ``None`` runs ``max_iter``
+        iterations and returns the last.
     optimizer : {"adam", "gradient_descent"} or Adam, GradientDescent
     learning_rate : float
         For an optimiser given by name.

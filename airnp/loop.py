@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from array_api_compat import array_namespace
 
-from airnp._arrays import Array
+from airnp._arrays import Array, copied
 from airnp.engines.contract import NO_MEMORY, Precision
 from airnp.explained import Explained, explained
 from airnp.inputs import Observations
@@ -90,7 +89,7 @@ class Loop:
         if self._explained is not None:
             self._replaced = self._explained.exact
             if self._replaced.all():
-                start[: self._objective.depth] = self._explained.factors
+                start[: self._objective.depth] = self._explained.factors()
                 self._at_limit = self._explained.reason
                 self._learn_graphs_only()
         self._training = self._trained(start)
@@ -199,7 +198,7 @@ class Loop:
             self._monitor = monitor
             self._objective = self._objective_of(self._data.observations)
             # Iterations change arrays in place, and the fit may have to go back to the chosen ones.
-            start = [array_namespace(param).asarray(param, copy=True) for param in chosen.params]
+            start = [copied(param) for param in chosen.params]
             self._training = self._trained(start, self._training.iteration)
         return monitor is not None
 

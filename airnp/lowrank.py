@@ -125,7 +125,7 @@ def _climbed(values: Values, weights: Values, judges: Bools, highest: int) -> Lo
     scale = weights.sum() / weights.size
     best: LowRank | None = None
     waited = 0
-    for rank in _ranks(highest):
+    for rank in climbing_ranks(highest):
         added = _leading(residuals, rank - right.shape[1], rng)
         left, right = np.hstack([left, residuals @ added / scale]), np.hstack([right, added])
         left, right = _settled(values, weights, left, right, _CLIMB_SWEEPS, _CLIMB_GAIN)
@@ -141,7 +141,7 @@ def _climbed(values: Values, weights: Values, judges: Bools, highest: int) -> Lo
     return best
 
 
-def _ranks(highest: int) -> Iterator[int]:
+def climbing_ranks(highest: int) -> Iterator[int]:
     """Yield 1, 2, 3, … with steps that grow to a fifth of the rank."""
     rank = 1
     while rank <= highest:

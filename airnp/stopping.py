@@ -13,7 +13,7 @@ import array_api_compat as compat
 import numpy as np
 import numpy.typing as npt
 
-from airnp._arrays import Array, from_numpy, to_numpy
+from airnp._arrays import Array, copied, from_numpy, to_numpy
 from airnp._checks import checked_number, checked_whole
 from airnp.holdout import like_the_gaps
 from airnp.inputs import Observations
@@ -372,8 +372,7 @@ class _LevelMonitor(Monitor):
 
 def _merged(chosen: Bools, state: FitState, others: Choice | None) -> Choice:
     """Return a copy of ``state`` for the chosen problems, ``others`` (iteration 0 if None) for the rest."""
-    xp = compat.array_namespace(state.params[0])
-    copies = [xp.asarray(param, copy=True) for param in state.params]
+    copies = [copied(param) for param in state.params]
     now = Choice(copies, np.full(chosen.shape, state.iteration, dtype=np.int64))
     return chosen_from(chosen, now, others or Choice(copies, np.zeros(chosen.shape, dtype=np.int64)))
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from array_api_compat import array_namespace, is_writeable_array
 
-from airnp._arrays import Array, to_numpy
+from airnp._arrays import Array, copied, to_numpy
 from airnp.engines.contract import NO_MEMORY, Precision, Run, Update
 from airnp.objective import Objective
 
@@ -54,7 +54,7 @@ class Training:
         self._memory = objective.engine.memory(params[0])
         self._threads, self._precision = threads, precision
         self._run = self._prepared()
-        self._kept = [_copy(param) for param in params]
+        self._kept = [copied(param) for param in params]
         self._kept_iteration = start
         self._stepping = False
 
@@ -121,7 +121,7 @@ class Training:
 
     def fall_back(self) -> None:
         """Return to the last state that is known to be whole and finite."""
-        self.params = [_copy(param) for param in self._kept]
+        self.params = [copied(param) for param in self._kept]
         self.iteration = self._kept_iteration
         self._stepping = False
         self._run = self._prepared()  # a record of iterations on the old arrays is void
@@ -140,10 +140,6 @@ def _largest(arrays: Sequence[Array]) -> list[float]:
     xp = array_namespace(*arrays)
     found = to_numpy(xp.stack([extreme(array) for array in arrays for extreme in (xp.max, xp.min)]))
     return [float(max(top, -bottom)) for top, bottom in found.reshape(-1, 2)]
-
-
-def _copy(array: Array) -> Array:
-    return array_namespace(array).asarray(array, copy=True)
 
 
 def _overwritten(target: Array, source: Array) -> Array:

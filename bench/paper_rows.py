@@ -29,6 +29,7 @@ PRINTED = {  # NMAE as printed, in the order of COLUMNS; None where the paper sa
 LOADERS = {
     "Barbara": datasets.barbara,
     "Baboon": datasets.baboon,
+    "Cameraman": datasets.cameraman,
     "Syn-Netflix": datasets.syn_netflix,
     "IC": datasets.dti_ic,
     "GPCR": datasets.dti_gpcr,
@@ -87,14 +88,17 @@ def load(name: str, seed: int) -> Problem:
     """Load the data of a row and draw or load its mask."""
     data_name, _, pattern = name.partition(" ")
     data = LOADERS[data_name]()
-    if pattern == "patch":
-        mask = airnp.masks.patch(data.matrix.shape)
-    elif pattern == "texture":
-        mask = datasets.texture_mask()
-    else:
-        mask = airnp.masks.random(data.matrix.shape, float(pattern.removesuffix("%")) / 100, seed=seed)
     graphs = {"row_graph": data.row_graph, "column_graph": data.column_graph}
-    return Problem(data.matrix.astype(np.float32), mask, graphs)
+    return Problem(data.matrix.astype(np.float32), draw_mask(pattern, data.matrix.shape, seed), graphs)
+
+
+def draw_mask(pattern: str, shape: tuple[int, ...], seed: int) -> np.ndarray:
+    """Return what is observed: "patch", "texture" (of 240×240 alone), or a share missing such as "30%"."""
+    if pattern == "patch":
+        return airnp.masks.patch(shape)
+    if pattern == "texture":
+        return datasets.texture_mask()
+    return airnp.masks.random(shape, float(pattern.removesuffix("%")) / 100, seed=seed)
 
 
 def _row(name: str) -> Row:

@@ -14,8 +14,8 @@ import airnp
 from airnp import baselines
 from airnp.baselines._imputation import best_solution, imputed
 from airnp.baselines._problem import hold_out, line_means
-from airnp.baselines.lowrank import _ranks
 from airnp.baselines.patches import _patches
+from airnp.lowrank import climbing_ranks
 
 
 def low_rank(shape: tuple[int, int] = (40, 30), rank: int = 2) -> np.ndarray:
@@ -360,7 +360,7 @@ def test_momentum_leads_where_plain_iteration_leads_in_fewer_steps():
 
 
 def test_ranks_grow_by_a_fifth_and_end_at_the_smaller_side():
-    ranks = _ranks(240)
+    ranks = list(climbing_ranks(240))
     assert ranks[:11] == [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12]
     assert 200 < ranks[-1] <= 240
-    assert _ranks(1) == [1]
+    assert list(climbing_ranks(1)) == [1]

@@ -20,6 +20,7 @@ from airnp.baselines._problem import (
     line_means,
     shown,
 )
+from airnp.lowrank import climbing_ranks
 
 
 def svd(
@@ -90,19 +91,11 @@ def svd(
         if rank is not None and rank > smallest:
             raise ValueError(f"rank: expected at most {smallest}, the smaller side of Y, got {rank}")
         best = rank or _chosen_rank(values, mask, max_iter, tol, held_out, seed, progress)
-        ranks = [r for r in _ranks(smallest) if r < best] + [best]
+        ranks = [r for r in climbing_ranks(smallest) if r < best] + [best]
         *_, low = shown(_climb(values, mask, ranks, max_iter, tol), progress, "svd", len(ranks))
         return np.where(mask, values, low)
 
     return complete_each(Y, mask, complete, "they are filled with the low-rank part of line means")
-
-
-def _ranks(smallest: int) -> list[int]:
-    """Return 1, 2, 3, … with steps that grow to a fifth of the rank, up to ``smallest``."""
-    ranks = [1]
-    while ranks[-1] + max(1, ranks[-1] // 5) <= smallest:
-        ranks.append(ranks[-1] + max(1, ranks[-1] // 5))
-    return ranks
 
 
 def _chosen_rank(
@@ -110,7 +103,7 @@ def _chosen_rank(
 ) -> int:
     """Return the rank that predicts held-out entries best, in the mean absolute error."""
     held = hold_out(mask, share, seed)
-    ranks = _ranks(min(values.shape))
+    ranks = list(climbing_ranks(min(values.shape)))
     climb = _climb(np.where(held, 0, values), mask & ~held, ranks, max_iter, tol)
     return ranks[best_solution(shown(climb, progress, "svd: rank", len(ranks)), values, held)]
 

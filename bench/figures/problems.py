@@ -7,12 +7,9 @@ from typing import Any
 
 import numpy as np
 
-import airnp
-from airnp import datasets
-from bench import paper_rows
 from bench.figures.scale import FULL, Scale
+from bench.paper_rows import LOADERS, draw_mask
 
-LOADERS = {**paper_rows.LOADERS, "Cameraman": datasets.cameraman}
 LOW_RANK = "Rank-5"
 
 
@@ -33,9 +30,9 @@ def load(name: str, scale: Scale = FULL, seed: int = 0) -> Problem:
     if data == LOW_RANK:
         truth = _low_rank(scale.length(100), rank=5)
         # Bringing it to [0, 1] would add a constant, and with it one to the rank.
-        return Problem(truth, _gaps(gaps, truth.shape, seed), normalize=False)
+        return Problem(truth, draw_mask(gaps, truth.shape, seed), normalize=False)
     loaded = LOADERS[data]()
-    mask = datasets.texture_mask() if gaps == "texture" else _gaps(gaps, loaded.matrix.shape, seed)
+    mask = draw_mask(gaps, loaded.matrix.shape, seed)
     step = slice(None, None, scale.size)
     return Problem(
         loaded.matrix[step, step].astype(np.float32),
@@ -50,12 +47,6 @@ def _low_rank(size: int, rank: int) -> np.ndarray:
     rng = np.random.default_rng(5)
     left, right = rng.standard_normal((size, rank)), rng.standard_normal((rank, size))
     return (left @ right / np.sqrt(rank)).astype(np.float32)
-
-
-def _gaps(gaps: str, shape: tuple[int, ...], seed: int) -> np.ndarray:
-    if gaps == "patch":
-        return airnp.masks.patch(shape)
-    return airnp.masks.random(shape, float(gaps.removesuffix("%")) / 100, seed=seed)
 
 
 def _thinned(graph: Any, step: slice) -> np.ndarray | None:
