@@ -11,7 +11,15 @@ from array_api_compat import array_namespace
 
 from airnp._arrays import Array
 from airnp.engines import reference
-from airnp.engines.contract import AdamUpdate, DescentUpdate, Engine, Moments, Schedule, Update
+from airnp.engines.contract import (
+    AdamUpdate,
+    DescentUpdate,
+    Engine,
+    Moments,
+    Schedule,
+    SecondMoment,
+    Update,
+)
 
 Kind: TypeAlias = Literal["factor", "graph"]
 
@@ -78,7 +86,11 @@ class ExponentialDecay:
 
 @dataclass
 class AdamState:
-    """Adam's memory: the number of steps made, and two moments and a rate for each parameter."""
+    """Adam's memory: the number of steps made, and two moments and a rate for each parameter.
+
+    All arrays are here: ``moments[i].first`` has the shape of parameter i, ``moments[i].second`` the same or,
+    with one second moment for a matrix, (…, 1, 1); (1,) for a vector.
+    """
 
     moments: list[Moments]
     rates: list[float]
@@ -101,6 +113,11 @@ class Adam:
         Added to the root of the second moment after its bias correction.
     schedule : callable, optional
         Factor of both rates at step 1, 2, …
+    second_moment : {"entry", "matrix"}
+        Whether every entry has a second moment of its own, or each parameter matrix (of a stack; else each
+        vector or number) a single one, the running mean of its squared gradient entries. With one for a
+        matrix, entries with small gradients make small steps: where rows have few observations each, as in
+        tables of ratings, that is far less prone to over-fitting.
 
     Examples
     --------
@@ -111,6 +128,13 @@ class Adam:
     ...     optimizer.step(params, [2 * params[0]], state)
     >>> bool(abs(params[0][0]) < 0.1), state.step
     (True, 100)
+
+    One second moment for the whole matrix keeps the direction of the first gradient:
+
+    >>> params, optimizer = [np.zeros((1, 2))], Adam(0.1, second_moment="matrix")
+    >>> optimizer.step(params, [np.array([[1.0, 7.0]])], optimizer.init(params))
+    >>> np.round(params[0], 3)
+    array([[-0.02, -0.14]])
     """
 
     learning_rate: float = 1e-3
@@ -118,9 +142,12 @@ class Adam:
     betas: tuple[float, float] = (0.9, 0.999)
     epsilon: float = 1e-8
     schedule: Schedule | None = None
+    second_moment: SecondMoment = "entry"
 
     def __post_init__(self) -> None:
         _check_rates(self)
+        if self.second_moment not in ("entry", "matrix"):
+            raise ValueError(f"second_moment: expected one of 'entry', 'matrix', got {self.second_moment!r}")
         if len(self.betas) != 2 or not all(0 <= beta < 1 for beta in self.betas):
             raise ValueError(f"betas: expected two numbers in [0, 1), got {self.betas!r}")
         if not self.epsilon >= 0:
@@ -137,15 +164,20 @@ class Adam:
         """
         moments = []
         for param in params:
-            zeros_like = array_namespace(param).zeros_like
-            moments.append(Moments(zeros_like(param), zeros_like(param)))
+            first = array_namespace(param).zeros_like(param)
+            second = array_namespace(param).zeros_like(param)
+            moments.append(
+                Moments(first, second if self.second_moment == "entry" else reference.mean_square(second))
+            )
         return AdamState(moments, _rates(self, params, kinds))
 
     def updates(self, state: AdamState) -> list[AdamUpdate]:
         """Advance the state by one step and say what to do with each parameter."""
         state.step += 1
         return [
-            AdamUpdate(moments, rate, state.step, *self.betas, self.epsilon, self.schedule)
+            AdamUpdate(
+                moments, rate, state.step, *self.betas, self.epsilon, self.schedule, self.second_moment
+            )
             for moments, rate in zip(state.moments, state.rates, strict=True)
         ]
 

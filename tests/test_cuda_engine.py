@@ -49,6 +49,7 @@ OPTIONS = [
     {"optimizer": airnp.Adam(3e-3, graph_learning_rate=1e-2, betas=(0.8, 0.99), epsilon=1e-7)},
     {"optimizer": airnp.GradientDescent(0.05)},
     {"optimizer": airnp.Adam(schedule=airnp.ExponentialDecay(0.5, 20))},
+    {"optimizer": airnp.Adam(3e-3, second_moment="matrix")},
     {"operator": True},
 ]
 

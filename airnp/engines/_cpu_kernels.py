@@ -23,6 +23,9 @@ from airnp.engines._vector import exp, lanes, maximum, mirror_tile, symmetrize_t
 
 _FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
 _TILE = 32
+PIECE = 4096
+"""Entries that are summed up by themselves where a sum must not depend on the number of threads."""
+
 _PRANGE_ONLY = {
     "prange": True,
     "fusion": False,
@@ -626,6 +629,47 @@ def adam(p, g, first, second, settings, chunks):
             mean[i] = average
             square[i] = variance
             values[i] -= rate * average / (math.sqrt(variance) * root + epsilon)
+
+
+@Kernel
+def mean_squares(g, second, settings, partial, chunks):
+    """second ← β2 · second + (1 − β2) · the mean of the squares of each line of ``g`` (batch, entries).
+
+    Sums are over pieces of ``PIECE`` entries, ``partial`` (batch, pieces), and then over those in their
+    order: how many threads there are changes no bit.
+    """
+    batch, size = g.shape
+    pieces = partial.shape[1]
+    for chunk in prange(chunks):
+        for place in range(chunk * batch * pieces // chunks, (chunk + 1) * batch * pieces // chunks):
+            matrix, piece = place // pieces, place % pieces
+            slopes = g[matrix, piece * PIECE : min((piece + 1) * PIECE, size)]
+            total = g.dtype.type(0)
+            for i in range(slopes.size):
+                total += slopes[i] * slopes[i]
+            partial[matrix, piece] = total
+    for matrix in range(batch):
+        whole = 0.0
+        for piece in range(pieces):
+            whole += partial[matrix, piece]
+        mean = g.dtype.type(whole / max(size, 1))
+        second[matrix] = settings[1] * second[matrix] + settings[2] * mean
+
+
+@Kernel
+def adam_of_matrices(p, g, first, second, settings, chunks):
+    """Adam's step of parameters (batch, entries), ``second`` (batch,) being that of all their entries."""
+    batch, size = p.shape
+    gain1, rate, root, epsilon = settings[0], settings[3], settings[4], settings[5]
+    for chunk in prange(chunks):
+        for matrix in range(batch):
+            scale = rate / (math.sqrt(second[matrix]) * root + epsilon)
+            part = slice(chunk * size // chunks, (chunk + 1) * size // chunks)
+            values, slopes, mean = p[matrix, part], g[matrix, part], first[matrix, part]
+            for i in range(values.size):
+                average = mean[i] + gain1 * (slopes[i] - mean[i])
+                mean[i] = average
+                values[i] -= scale * average
 
 
 @Kernel

@@ -27,6 +27,7 @@ from airnp._arrays import Array
 AdjacencyKind: TypeAlias = Literal["row", "global", "product"]
 VariationKind: TypeAlias = Literal["l1", "quadratic"]
 Precision: TypeAlias = Literal["tf32"]
+SecondMoment: TypeAlias = Literal["entry", "matrix"]
 Schedule: TypeAlias = Callable[[int], float]
 Begin: TypeAlias = "Callable[[], Sequence[Update]]"
 """Starts an iteration: says what to do with each parameter at its end."""
@@ -43,14 +44,17 @@ class Moments:
     """The running averages that Adam keeps for one parameter."""
 
     first: Array
+    """Of the gradient: the parameter's shape."""
     second: Array
+    """Of its squares: the same shape, or (…, 1, 1) where a matrix has one for all its entries."""
 
 
 @dataclass(frozen=True)
 class AdamUpdate:
     """Everything one Adam step of one parameter needs, as data, so that a kernel can carry it out.
 
-    ``step`` counts from 1; the learning rate of this step is ``rate * schedule(step)``.
+    ``step`` counts from 1; the learning rate of this step is ``rate * schedule(step)``. With a
+    ``second_moment`` of "matrix", ``moments.second`` has one number for each matrix.
     """
 
     moments: Moments
@@ -60,6 +64,7 @@ class AdamUpdate:
     beta2: float
     epsilon: float
     schedule: Schedule | None = None
+    second_moment: SecondMoment = "entry"
 
     @property
     def current_rate(self) -> float:

@@ -246,11 +246,12 @@ def laplacian_terms(
     """Return the learned graph's energy, adjacency, degrees, and the gradient of V (or update V by it).
 
     The formulas are those of :func:`airnp.engines.reference.laplacian_terms`. Adam's step is made in the
-    pass that computes the gradient, except for "product".
+    pass that computes the gradient, except for "product" and where a matrix has one second moment, which
+    needs the whole gradient first.
     """
     v = v if update is None else _writable(v)
     a = _empty(v.shape, v.dtype) if out is None else out
-    adam = isinstance(update, AdamUpdate) and kind != "product"
+    adam = isinstance(update, AdamUpdate) and update.second_moment == "entry" and kind != "product"
     gradient = None if adam else _empty(v.shape, v.dtype)
     values, products, stack, scalar = _readable(v), _readable(gram), _stack(a), v.dtype.type
     slopes = stack if gradient is None else _stack(gradient)
@@ -259,7 +260,7 @@ def laplacian_terms(
     energy = _empty(len(values))
     chunks, half = _chunks(v.size), scalar(0.5 if kind == "row" else 1.0)
     step: tuple[Any, ...] = (adam, stack, stack, np.zeros(6, v.dtype))
-    if isinstance(update, AdamUpdate):
+    if adam and isinstance(update, AdamUpdate):
         step = (adam, *map(_stack, _moments(update)), _settings(update, v.dtype))
     if kind == "row":
         sums = (norms, energies, energy)
@@ -398,14 +399,27 @@ def apply_updates(params: Sequence[Array], grads: Sequence[Array], updates: Sequ
     moved = []
     for param, grad, update in zip(params, grads, updates, strict=True):
         target, chunks = _writable(param), _chunks(param.size)
-        flat = (target.reshape(-1), _contiguous(grad).reshape(-1))
-        if isinstance(update, AdamUpdate):
-            moments = (moment.reshape(-1) for moment in _moments(update))
-            _launch(kernels.adam, chunks, *flat, *moments, _settings(update, target.dtype))
+        slopes, settings = _contiguous(grad), _settings(update, target.dtype)
+        if not isinstance(update, AdamUpdate):
+            _launch(kernels.descend, chunks, target.reshape(-1), slopes.reshape(-1), settings)
+        elif update.second_moment == "matrix":
+            _move_matrices(chunks, target, slopes, *_moments(update), settings)
         else:
-            _launch(kernels.descend, chunks, *flat, _settings(update, target.dtype))
+            arrays = (target, slopes, *_moments(update))
+            _launch(kernels.adam, chunks, *(array.reshape(-1) for array in arrays), settings)
         moved.append(target)
     return moved
+
+
+def _move_matrices(
+    chunks: int, param: Array, grad: Array, first: Array, second: Array, settings: Array
+) -> None:
+    """Make Adam's step with one second moment for each matrix of a stack."""
+    lines = second.size, param.size // max(second.size, 1)
+    partial = _empty((lines[0], max(-(-lines[1] // kernels.PIECE), 1)), param.dtype)
+    values, slopes, mean, square = (*(a.reshape(lines) for a in (param, grad, first)), second.reshape(-1))
+    _launch(kernels.mean_squares, chunks, slopes, square, settings, partial)
+    _launch(kernels.adam_of_matrices, chunks, values, slopes, mean, square, settings)
 
 
 def memory(like: Array) -> Memory:

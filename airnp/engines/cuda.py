@@ -20,7 +20,7 @@ import numpy.typing as npt
 from array_api_compat import array_namespace
 
 from airnp._arrays import Array
-from airnp.engines import _cublas
+from airnp.engines import _cublas, reference
 from airnp.engines.contract import (
     AdamUpdate,
     AdjacencyKind,
@@ -165,10 +165,10 @@ def laplacian_terms(
     )
     a = _empty(v.shape, v) if out is None else out
     pull = _empty(v.shape[:-1], v)
-    adam = isinstance(update, AdamUpdate)
+    adam = _is_fused(update)
     gradient = None if adam else _empty(v.shape, v)
     step: tuple[Any, ...] = (None, None, None, None, 0, 0)
-    if isinstance(update, AdamUpdate):
+    if adam and isinstance(update, AdamUpdate):
         table, cursor, width, (offset,) = _step_numbers([update], v)
         step = (*_moments(update), table, cursor, width, offset)
     launch(
@@ -183,6 +183,11 @@ def laplacian_terms(
         apply_updates([v], [gradient], [update])
         gradient = None
     return LaplacianTerms(energy, a, pull, gradient, v)
+
+
+def _is_fused(update: Update | None) -> bool:
+    """Return whether a kernel makes Adam's step; one second moment for a matrix needs its sum first."""
+    return isinstance(update, AdamUpdate) and update.second_moment == "entry"
 
 
 def _moments(update: AdamUpdate) -> tuple[Array, Array]:
@@ -284,19 +289,30 @@ def total_variation(
 
 
 def apply_updates(params: Sequence[Array], grads: Sequence[Array], updates: Sequence[Update]) -> list[Array]:
-    """Carry out one update per parameter, in place: one launch for all that Adam moves."""
+    """Carry out one update per parameter, in place: one launch for all that Adam moves entry by entry.
+
+    One second moment for each matrix has no kernel: those steps are CuPy's arithmetic, and an iteration with
+    them is made anew every time instead of being launched as a CUDA graph.
+    """
     targets = [_contiguous(param) for param in params]
     slopes = [_contiguous(grad) for grad in grads]
-    for kernel, is_adam in (("adam", True), ("descend", False)):
-        chosen = [i for i, update in enumerate(updates) if isinstance(update, AdamUpdate) is is_adam]
-        if chosen:
-            _update_all(
-                kernel,
-                [targets[i] for i in chosen],
-                [slopes[i] for i in chosen],
-                [updates[i] for i in chosen],
-            )
+    for kernel in ("adam", "descend", None):
+        chosen = [i for i, update in enumerate(updates) if _kernel(update) == kernel]
+        group = [[arrays[i] for i in chosen] for arrays in (targets, slopes, updates)]
+        if chosen and kernel is None:
+            if _local.iteration is not None:
+                _local.iteration.is_whole = False
+            reference.apply_updates(*group)
+        elif chosen and kernel is not None:
+            _update_all(kernel, *group)
     return targets
+
+
+def _kernel(update: Update) -> str | None:
+    """Return the name of the kernel that makes an update, or None where there is none."""
+    if _is_fused(update):
+        return "adam"
+    return None if isinstance(update, AdamUpdate) else "descend"
 
 
 def _update_all(

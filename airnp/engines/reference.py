@@ -268,7 +268,9 @@ def apply_updates(params: Sequence[Array], grads: Sequence[Array], updates: Sequ
         p ← p − rate/(1 − β1ᵗ) · m / (√v / √(1 − β2ᵗ) + ε)
 
     ε is added after the bias correction: early gradients of this model are about 1e-6, where folding the
-    correction into ε would shrink the first steps.
+    correction into ε would shrink the first steps. With one second moment for a matrix, the mean of its
+    squared entries stands for g² (over the last two axes; all entries of a vector or a number), and every
+    entry is divided by the same root.
     """
     moved = []
     for param, grad, update in zip(params, grads, updates, strict=True):
@@ -285,11 +287,21 @@ def _adam(param: Array, grad: Array, update: AdamUpdate) -> Array:
     moments = update.moments
     moments.first += (1 - update.beta1) * (grad - moments.first)
     moments.second *= update.beta2
-    moments.second += (1 - update.beta2) * (grad * grad)
+    moments.second += (1 - update.beta2) * (
+        grad * grad if update.second_moment == "entry" else mean_square(grad)
+    )
     step_size = update.current_rate / (1 - update.beta1**update.step)
     root_correction = math.sqrt(1 - update.beta2**update.step)
     param -= step_size * moments.first / (xp.sqrt(moments.second) / root_correction + update.epsilon)
     return param
+
+
+def mean_square(grad: Array) -> Array:
+    """Return the mean of the squared entries of each matrix, shape (…, 1, 1); of a vector, shape (1,)."""
+    axes = tuple(range(-min(grad.ndim, 2), 0))
+    entries = math.prod(grad.shape[axis] for axis in axes)
+    total = array_namespace(grad).sum(grad * grad, axis=axes, keepdims=True)
+    return total / max(entries, 1)
 
 
 def memory(like: Array) -> Memory:
