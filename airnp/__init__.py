@@ -9,7 +9,10 @@ True
 """
 
 from airnp import masks, metrics
+from airnp.candidates import Candidate, Search
+from airnp.completion import Completion, complete
 from airnp.fit import fit
+from airnp.fleet import Outcome, fit_many
 from airnp.graph_recorder import GraphRecorder
 from airnp.history import History
 from airnp.initialization import Balanced, Gaussian
@@ -17,8 +20,17 @@ from airnp.inpainting import inpaint
 from airnp.inputs import EmptyLineWarning
 from airnp.objective import Objective
 from airnp.optimizers import Adam, ExponentialDecay, GradientDescent
-from airnp.regularizers import AdaptiveLaplacian, DirichletEnergy, FixedLaplacian, TotalVariation
+from airnp.regularizers import (
+    AdaptiveLaplacian,
+    DirichletEnergy,
+    FixedLaplacian,
+    TotalVariation,
+    WeightDecay,
+)
 from airnp.result import DivergenceError, FitResult
+from airnp.resuming import resume
+from airnp.searching import search
+from airnp.sparse import SparseFitResult, fit_ratings
 from airnp.state import FitState
 from airnp.stopping import EnergyChange, HeldOut
 from airnp.storage import load
@@ -31,6 +43,8 @@ __all__ = [
     "AdaptiveLaplacian",
     "Balanced",
     "Blocks",
+    "Candidate",
+    "Completion",
     "DirichletEnergy",
     "DivergenceError",
     "EmptyLineWarning",
@@ -45,10 +59,19 @@ __all__ = [
     "HeldOut",
     "History",
     "Objective",
+    "Outcome",
+    "Search",
+    "SparseFitResult",
     "TotalVariation",
+    "WeightDecay",
+    "complete",
     "fit",
+    "fit_many",
+    "fit_ratings",
     "inpaint",
     "load",
     "masks",
     "metrics",
+    "resume",
+    "search",
 ]

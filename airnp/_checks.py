@@ -35,3 +35,10 @@ def checked_number(name: str, value: Any) -> float:
     if not np.isfinite(value):
         raise ValueError(f"{name}: expected a finite number, got {value!r}")
     return float(value)
+
+
+def checked_seed(seed: Any) -> int:
+    """Return a seed that is a whole number of at least 0, or a new one for None."""
+    if seed is None:
+        return int(np.random.SeedSequence().generate_state(1, np.uint32)[0])
+    return checked_whole("seed", seed, least=0)

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from airnp import __version__
-from airnp.commands import bench, complete, data, demo, graph, info, inpaint
+from airnp.commands import bench, complete, data, demo, graph, info, inpaint, ratings
 from airnp.commands.base import EXIT_CODES, FAILED, INTERRUPTED, MISTAKE, UsageError, WorkError
 
 __all__ = ["COMMANDS", "main"]
@@ -23,6 +23,7 @@ __all__ = ["COMMANDS", "main"]
 COMMANDS = {
     "complete": complete.COMMAND,
     "inpaint": inpaint.COMMAND,
+    "ratings": ratings.COMMAND,
     "graph": graph.COMMAND,
     "demo": demo.COMMAND,
     "data": data.COMMAND,

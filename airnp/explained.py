@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,11 +11,15 @@ import numpy.typing as npt
 
 from airnp import lowrank
 from airnp._arrays import Array, from_numpy, to_numpy
+from airnp.holdout import like_the_gaps
 from airnp.initialization import balanced_factors
 from airnp.inputs import Observations
-from airnp.stopping import Choice, chosen_from
+from airnp.monitors import Choice, chosen_from
 
 Bools = npt.NDArray[np.bool_]
+
+_TURNS, _AT_A_TURN = 10, 0.02
+"""How often entries are left out to see how well the rest predict them, and what share of them at a time."""
 
 _MARGIN = 0.9
 """A matrix of low rank replaces a fit if its error on held-out entries is below this share of the fit's."""
@@ -64,6 +69,27 @@ class Explained:
         levels = zip(*(balanced_factors(each, self.depth, self.rank) for each in products), strict=True)
         stacked = [np.stack(level).reshape(*batch, *level[0].shape) for level in levels]
         return [from_numpy(level, seen.xp, seen.device, seen.dtype) for level in stacked]
+
+    def left_out(self, problems: Bools) -> Iterator[tuple[Bools, npt.NDArray[np.float64]]]:
+        """Yield entries (…, m, n) of some problems and what these predict without them, a few at a time.
+
+        They are drawn in the shape of the gaps. So few at a time hardly make a prediction worse.
+        """
+        seen = self.observations
+        values, weights = (to_numpy(each).astype(np.float64) for each in (seen.values, seen.weights))
+        used = np.zeros(values.shape, dtype=bool)
+        for turn in range(_TURNS):
+            entries, predicted = np.zeros(values.shape, dtype=bool), np.zeros(values.shape)
+            for place, found in zip(np.ndindex(problems.shape), self.found, strict=True):
+                if not problems[place] or found is None:
+                    continue
+                observed = weights[place] > 0
+                wanted = max(1, round(_AT_A_TURN * int(observed.sum())))
+                drawn = like_the_gaps(observed, wanted, np.random.default_rng([turn, 2]))
+                entries[place] = drawn & ~used[place]
+                predicted[place] = lowrank.predicted_without(values[place], weights[place], drawn, found)
+            used |= entries
+            yield entries, predicted
 
     def beats(self, errors: npt.NDArray[np.float64]) -> Bools:
         """Return in which problems it predicts held-out entries exactly, or clearly better than a fit."""

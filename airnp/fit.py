@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from os import PathLike
-from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-
 from airnp._arrays import on_device
-from airnp._checks import checked_whole
+from airnp._checks import checked_seed, checked_whole
+from airnp.checkpoints import checked_file
 from airnp.defaults import chosen_regularizers
 from airnp.engines.contract import Precision
 from airnp.engines.threads import checked_threads
 from airnp.fidelity import FidelityScale, Loss
-from airnp.inputs import Observations
-from airnp.loop import Callback, Loop, Options
+from airnp.loop import Loop
 from airnp.memory_errors import explained_memory
-from airnp.objective import Objective
+from airnp.model import Model
 from airnp.optimizers import resolve_optimizer
+from airnp.options import Callback, Options, checked_callback, checked_seconds
 from airnp.prepared import prepare
 from airnp.regularizers import Regularizer
 from airnp.result import FitResult
+from airnp.sparse.choice import Form, on_the_host, refuse_for_dense, refuse_for_sparse, wants_sparse
+from airnp.sparse.mask_factor import MaskSides
 from airnp.stopping import resolve_stop
 
 
@@ -50,6 +49,12 @@ def fit(
     seed: int | None = None,
     dtype: Any = None,
     normalize: bool = True,
+    bounds: Any = None,
+    integers: Any = None,
+    form: Form = "auto",
+    offsets: bool | float = False,
+    mask_factor: MaskSides | None = None,
+    batch_size: int | None = None,
     engine: str = "auto",
     threads: int | None = None,
     precision: Precision | None = None,
@@ -58,6 +63,7 @@ def fit(
     progress: bool = False,
     record_every: int = 10,
     checkpoint: str | PathLike[str] | None = None,
+    checkpoint_every: float = 30.0,
 ) -> FitResult:
     r"""Complete a matrix, or every matrix of a stack.
 
@@ -68,8 +74,8 @@ def fit(
     ----------
     Y : array-like (…, m, n)
         The data. An array of NumPy, CuPy, PyTorch or another array-API namespace; a ``numpy.ma`` array; a
-        scipy.sparse matrix, whose stored entries are the observed ones; a pandas DataFrame, whose labels
-        come back on the result; or nested lists. A stack is a batch of independent problems. With
+        sparse matrix of SciPy or CuPy, whose stored entries are the observed ones; a pandas DataFrame, whose
+        labels come back on the result; or nested lists. A stack is a batch of independent problems. With
         ``operator``, the measurements, of any shape.
     mask : array-like, optional
         True or 1 where observed; the shape of Y or of one matrix. Without it, NaN means missing.
@@ -119,6 +125,27 @@ def fit(
     normalize : bool
         Bring the data to [0, 1] inside, and the answer back; then data of any scale and offset has the
         same relative answer.
+    bounds : (low, high), or mapping of column label to (low, high), optional
+        What no entry of the answer may be outside of. Each side is a number, None for no bound, or one number
+        for each column, (n,), NaN or infinite where there is none; a mapping is for a DataFrame, and leaves
+        columns that it does not name unbounded. Observed entries must keep them. The answer is clipped, the
+        factors are not, nor is what a ``callback`` sees.
+    integers : bool, booleans (n,), or list of columns, optional
+        Which columns are rounded to whole numbers, within the bounds: True for all, or their positions, or
+        for a DataFrame their labels. Their observed entries must be whole.
+    form : {"auto", "dense", "sparse"}
+        ``"sparse"``, for a scipy.sparse Y and a ``rank``, never forms X: it works on thin factors, at
+        observed entries and over candidate edges of graphs, and gives a :class:`SparseFitResult`. ``"auto"``
+        takes it for a sparse Y whose dense form would not fit into memory. It works on arrays of NumPy and
+        CuPy, and has no ``mask``, ``device``, ``operator``, ``shape``, ``weights``, Huber loss,
+        ``precision``, ``truth`` and ``checkpoint``.
+    offsets : bool or float
+        For the sparse form: X_ij = μ + b_i + c_j + u_i·v_j. A number is how many entries of zero shrink each
+        offset; True is 10.
+    mask_factor : {"rows", "columns", "both"}, optional
+        For the sparse form: let which entries are observed say something about a row or column.
+    batch_size : int, optional
+        For the sparse form: entries in one iteration. Default: all.
     engine : {"auto", "cpu", "cuda", "reference"}
         What carries out the operations. ``"auto"`` is the fastest there is for the namespace: ``"cpu"``
         (numba and BLAS) for NumPy, ``"cuda"`` (fused kernels and cuBLAS) for CuPy. ``"reference"`` is the
@@ -141,13 +168,15 @@ def fit(
         Iterations between two records: the first is recorded, every multiple of this, and the last. Only to
         look at: the answer does not depend on it.
     checkpoint : path, optional
-        Save the result so far to this file every 30 seconds and at the end, atomically;
-        :func:`airnp.load` reads it.
+        Save the run to this file now and then, after an interrupt and at the end, atomically:
+        :func:`airnp.resume` goes on from there, :func:`airnp.load` reads the result so far.
+    checkpoint_every : float
+        Seconds between two of these. They do not change the answer.
 
     Returns
     -------
     FitResult
-        After ``KeyboardInterrupt``, the result so far.
+        After ``KeyboardInterrupt``, the result so far. A :class:`SparseFitResult` for the sparse form.
 
     Raises
     ------
@@ -170,14 +199,35 @@ def fit(
     >>> result = fit(truth, mask, regularizers=[], max_iter=3000, seed=0)
     >>> bool(np.abs(result.X - truth)[~mask].mean() < 0.01)
     True
+
+    Stars are whole numbers from 1 to 5:
+
+    >>> stars = np.clip(np.rint(9 * truth), 1, 5)
+    >>> filled = fit(stars, mask, bounds=(1, 5), integers=True, max_iter=300, seed=0).completed()
+    >>> bool(np.isin(filled, [1, 2, 3, 4, 5]).all())
+    True
     """
+    Y, xp = on_the_host(Y, xp)
+    if wants_sparse(form, Y, depth, rank, dtype, xp):
+        refuse_for_sparse(
+            mask=mask, device=device, operator=operator, shape=shape, weights=weights, precision=precision,
+            truth=truth, checkpoint=checkpoint,
+        )  # fmt: skip
+        from airnp.sparse.fitting import fit_sparse  # brings numba and SciPy
+
+        return fit_sparse(  # type: ignore[return-value]  # what a caller gets who asks for this form
+            Y, xp=xp, regularizers=regularizers, fidelity=fidelity, loss=loss, depth=depth, rank=rank,
+            max_iter=max_iter, stop=stop, optimizer=optimizer, learning_rate=learning_rate, init=init,
+            seed=seed, dtype=dtype, normalize=normalize, bounds=bounds, integers=integers, offsets=offsets,
+            mask_factor=mask_factor, batch_size=batch_size, engine=engine, threads=threads, callback=callback,
+            progress=progress, record_every=record_every,
+        )  # fmt: skip
+    refuse_for_dense(offsets=offsets, mask_factor=mask_factor, batch_size=batch_size)
     max_iter = checked_whole("max_iter", max_iter)
     record_every = checked_whole("record_every", record_every)
     rule = resolve_stop(stop, regularized=not isinstance(regularizers, str))
     method = resolve_optimizer(optimizer, learning_rate)
-    seed = _checked_seed(seed)
-    if callback is not None and not callable(callback):
-        raise TypeError(f"callback: expected a function of (iteration, state), got {type(callback).__name__}")
+    seed = checked_seed(seed)
     options = Options(
         max_iter=max_iter,
         record_every=record_every,
@@ -187,54 +237,24 @@ def fit(
         threads=checked_threads(threads),
         precision=_checked_precision(precision),
         truth=truth,
-        callback=callback,
+        callback=checked_callback(callback),
         progress=progress,
-        file=None if checkpoint is None else _checked_path(checkpoint),
+        file=None if checkpoint is None else checked_file(checkpoint),
+        file_every=checked_seconds(checkpoint_every),
     )
     data = prepare(Y, mask, weights, xp, device, dtype, operator, shape, normalize)
+    data = data.within(bounds, integers)
     seen = data.observations
     batch = tuple(seen.values.shape[:-2]) if data.operator is None else ()
     sizes = (batch, *data.shape, checked_whole("depth", depth), rank, seen.dtype)
 
-    def objective_of(observations: Observations) -> Objective:
-        return Objective.from_observations(
-            observations,
-            regularizers=model,
-            depth=depth,
-            rank=rank,
-            operator=data.operator,
-            shape=data.shape,
-            fidelity=fidelity,
-            loss=loss,
-            huber_delta=huber_delta,
-            engine=engine,
-        )
-
     with on_device(seen.xp, seen.device), explained_memory(*sizes):
-        model = chosen_regularizers(regularizers, seen, measured=data.operator is not None)
-        monitor = rule.begin(seen, data.operator, seed)
-        return Loop(data, objective_of, monitor, options).run()
-
-
-def _checked_path(path: Any) -> Path:
-    """Return where to save checkpoints; better to hear now that there is no such directory than later."""
-    if not isinstance(path, str | PathLike):
-        raise TypeError(f"checkpoint: expected a path, got {type(path).__name__}")
-    file = Path(os.fsdecode(path))
-    if not file.parent.is_dir():
-        raise FileNotFoundError(f"checkpoint: expected a file in a directory that exists, got {str(file)!r}")
-    if file.is_dir():
-        raise IsADirectoryError(f"checkpoint: expected a file, got the directory {str(file)!r}")
-    return file
+        chosen = chosen_regularizers(regularizers, seen, measured=data.operator is not None)
+        model = Model(chosen, depth, rank, fidelity, loss, huber_delta, engine)
+        return Loop(data, model, rule, options).run()
 
 
 def _checked_precision(precision: Any) -> Precision | None:
     if precision is not None and precision != "tf32":
         raise ValueError(f"precision: expected None or 'tf32', got {precision!r}")
     return None if precision is None else "tf32"
-
-
-def _checked_seed(seed: Any) -> int:
-    if seed is None:
-        return int(np.random.SeedSequence().generate_state(1, np.uint32)[0])
-    return checked_whole("seed", seed, least=0)

@@ -80,7 +80,8 @@ class Gaussian:
     Parameters
     ----------
     mean, scale : float, optional
-        Default: :func:`lively_scale` and :func:`lively_spread`, both 1e-3 for a 240×240 matrix of depth 3.
+        Default: :func:`airnp.initialization.lively_scale` and
+        :func:`airnp.initialization.lively_spread`, both 1e-3 for a 240×240 matrix of depth 3.
     """
 
     mean: float | None = None

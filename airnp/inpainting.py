@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -14,9 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from airnp._arrays import dtype_name, from_numpy, natural_float, to_numpy
-from airnp._checks import checked_number, checked_whole
+from airnp._checks import checked_whole
+from airnp.bounds import Bounds
 from airnp.fit import fit
 from airnp.inputs import EmptyLineWarning
+from airnp.progress import CountBar
 from airnp.tiles import Grid, Tile, blended, square_sums, stretched, widened
 
 Bools = npt.NDArray[np.bool_]
@@ -34,8 +35,12 @@ _KINDS = frozenset(
 _WIDEST_OVERLAP = 64
 _SMALLEST_TILE = 16
 
-_NOT_FOR_TILES = ("Y", "mask", "operator", "shape", "weights", "truth", "progress", "checkpoint")
-"""What :func:`airnp.fit` has for one matrix, and several tiles cannot share."""
+_NOT_FOR_TILES = (
+    *("Y", "mask", "operator", "shape", "weights", "truth", "integers"),
+    *("progress", "checkpoint", "checkpoint_every"),
+    *("form", "offsets", "mask_factor", "batch_size"),
+)
+"""What :func:`airnp.fit` has for one matrix, and several tiles cannot share, or for sparse matrices alone."""
 
 _FOR_TILES = tuple(name for name in inspect.signature(fit).parameters if name not in _NOT_FOR_TILES)
 
@@ -158,7 +163,7 @@ def inpaint(
     filler = _Filler(picture, grid, {**_checked_options(options), "xp": xp, "device": device, "seed": seed})
 
     views = layout.arranged(answer)
-    with _Bar(picture.survey(grid), progress) as bar:
+    with CountBar(picture.survey(grid), "tile", progress) as bar:
         for group in picture.groups():
 
             def contents(tile: Tile, group: Group = group) -> Values | None:
@@ -391,51 +396,29 @@ class _Kind:
     """What a filled pixel may be: a dtype and bounds within its range."""
 
     dtype: np.dtype[Any]
-    low: float
-    high: float
+    limits: Bounds
 
     @classmethod
     def of(cls, dtype: np.dtype[Any], bounds: Any) -> _Kind:
         whole = dtype.kind != "f"
-        limits: Any = np.iinfo(dtype) if whole else np.finfo(dtype)
+        own: Any = np.iinfo(dtype) if whole else np.finfo(dtype)
         # The largest int64 is no float64; the next one up would overflow.
-        least, most = float(limits.min), float(limits.max)
-        most = most if most <= limits.max else float(np.nextafter(most, 0))
-        if bounds is None:
-            return cls(dtype, least, most)
-        if not isinstance(bounds, tuple | list) or len(bounds) != 2:
-            raise TypeError(f"bounds: expected (low, high), got {bounds!r}")
-        low, high = (
-            default if bound is None else checked_number("bounds", bound)
-            for bound, default in zip(bounds, (least, most), strict=True)
-        )
-        if not least <= low <= high <= most:
-            raise ValueError(f"bounds: expected low <= high within the range of {dtype}, got {bounds!r}")
-        if whole and np.ceil(low) > np.floor(high):
-            raise ValueError(f"bounds: expected a whole number between them for {dtype}, got {bounds!r}")
-        return cls(dtype, float(np.ceil(low)), float(np.floor(high))) if whole else cls(dtype, low, high)
+        least, most = float(own.min), float(own.max)
+        most = most if most <= own.max else float(np.nextafter(most, 0))
+        given = Bounds.of(bounds, whole)
+        low, high = (-np.inf, np.inf) if given is None else (float(given.low), float(given.high))
+        if (np.isfinite(low) and low < least) or (np.isfinite(high) and high > most):
+            raise ValueError(f"bounds: expected numbers within the range of {dtype}, got {bounds!r}")
+        limits = Bounds.of((max(low, least), min(high, most)), whole)
+        assert limits is not None
+        return cls(dtype, limits)
 
     def of_pixels(self, content: Values) -> Values:
         """Return floating-point numbers as pixels."""
-        rounded = content if self.dtype.kind == "f" else np.rint(content)
-        return np.clip(rounded, self.low, self.high).astype(self.dtype)
-
-
-class _Bar(ExitStack):
-    """A tqdm bar over tiles; does nothing unless ``shown``."""
-
-    def __init__(self, total: int, shown: bool) -> None:
-        super().__init__()
-        self._bar: Any = None
-        if shown:
-            from tqdm.auto import tqdm
-
-            self._bar = self.enter_context(tqdm(total=total, unit="tile", dynamic_ncols=True))
-
-    def advance(self) -> None:
-        """Count one tile."""
-        if self._bar is not None:
-            self._bar.update()
+        if self.dtype.kind != "f":
+            return np.asarray(self.limits.put_on(content)).astype(self.dtype)
+        with np.errstate(over="ignore"):  # what is too large for the dtype is above the bounds
+            return np.asarray(self.limits.put_on(content.astype(self.dtype)))
 
 
 # --- filling ---

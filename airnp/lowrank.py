@@ -41,6 +41,9 @@ _CLIMB_SWEEPS, _CLIMB_GAIN = 50, 3e-2
 _FINAL_SWEEPS, _FINAL_GAIN = 300, 1e-3
 """Sweeps at most, and the share of the residuals' square that another one must take away."""
 
+_AGAIN_SWEEPS = 5
+"""Sweeps that make a matrix forget entries that are left out."""
+
 _NOISE_FLOOR = 1e-8
 """σ² at least, in units of the data's range: float32 data are exact to a few times its root."""
 
@@ -114,6 +117,26 @@ def explanation(values: Values, weights: Values, held_out: Bools, rank: int) -> 
             return None
         sides = _settled(values, weights, best.left, best.right, _FINAL_SWEEPS, _FINAL_GAIN)
     return LowRank(*_trimmed(*sides), best.error, best.error <= EXACT * spread)
+
+
+def predicted_without(values: Values, weights: Values, left_out: Bools, found: LowRank) -> Values:
+    """Return the matrix that is found without some of the entries, starting from the one found with them.
+
+    A start from nothing might end elsewhere, and would tell little about the one that was found.
+
+    Parameters
+    ----------
+    values, weights : ndarray (m, n)
+        As for :func:`explanation`.
+    left_out : ndarray of bool (m, n)
+    found : LowRank
+        Fitted to all entries.
+    """
+    with using(1):
+        left, right = _settled(
+            values, np.where(left_out, 0.0, weights), found.left, found.right, _AGAIN_SWEEPS, -np.inf
+        )
+    return left @ right.T
 
 
 def _climbed(values: Values, weights: Values, judges: Bools, highest: int) -> LowRank | None:

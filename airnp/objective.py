@@ -175,7 +175,7 @@ class Objective:
         self.rank = _checked_rank(rank, m, n, self.depth)
         scale = fidelity_scale(fidelity, m, n)
         self._fidelity = Fidelity(values, weights, scale, huber_threshold(loss, huber_delta), operator)
-        self.regularizers = _checked_regularizers(regularizers)
+        self.regularizers = checked_regularizers(regularizers)
         entries = (None, None) if operator is not None else (values, weights)
         problem = Problem(self.batch, m, n, scale, self._xp, self._device, self._dtype, *entries)
         self.terms: list[Term] = [regularizer.bind(problem) for regularizer in self.regularizers]
@@ -395,7 +395,8 @@ def _checked_rank(rank: Any, m: int, n: int, depth: int) -> int:
     return int(rank)
 
 
-def _checked_regularizers(regularizers: Any) -> list[Regularizer]:
+def checked_regularizers(regularizers: Any) -> list[Regularizer]:
+    """Return the regularisers that a caller lists, or those that None means."""
     if regularizers is None:
         return default_regularizers()
     if isinstance(regularizers, Regularizer):

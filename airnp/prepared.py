@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from airnp import normalization
 from airnp._arrays import Array, on_device
+from airnp.bounds import Bounds
 from airnp.inputs import Observations, read
 from airnp.linearmaps import check_shape_of_entries, measurement_operator
 from airnp.normalization import Normalization
@@ -25,6 +26,27 @@ class PreparedData:
     operator: Transform | None
     shape: tuple[int, int]
     original: Array | None
+    bounds: Bounds | None = None
+
+    def restored(self, X: Array) -> Array:
+        """Return what the factors multiply to in the data's own units, within the bounds."""
+        matrix = self.normalization.undo(X)
+        return matrix if self.bounds is None else self.bounds.put_on(matrix)
+
+    def within(self, bounds: Any, integers: Any) -> PreparedData:
+        """Return the same with bounds, which observed entries must keep; see :func:`airnp.fit`."""
+        labels = self.observations.labels
+        limits = Bounds.of(bounds, integers, self.shape[-1], None if labels is None else labels.columns)
+        if limits is not None:
+            limits.check_type(self.observations.dtype)
+        if limits is None or self.original is None:
+            return replace(self, bounds=limits)
+        limits.check(self.original, self.observations.mask)
+        # A float64 that keeps a bound may have left it in float32.
+        with on_device(self.observations.xp, self.observations.device):
+            xp, seen = self.observations.xp, self.observations.mask
+            original = xp.where(seen, limits.put_on(self.original), self.original)
+        return replace(self, bounds=limits, original=original)
 
 
 def prepare(

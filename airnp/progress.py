@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from airnp.state import FitState
 
 
-class ProgressBar:
-    """A tqdm bar over iterations that shows the loss and the energies; does nothing unless ``shown``."""
+class _Bar:
+    """A tqdm bar; does nothing unless ``shown``."""
 
-    def __init__(self, total: int, shown: bool) -> None:
+    def __init__(self, total: int | None, unit: str, shown: bool) -> None:
         self._bar: Any = None
         if shown:
             from tqdm.auto import tqdm
 
-            self._bar = tqdm(total=total, unit="it", dynamic_ncols=True)
+            self._bar = tqdm(total=total, unit=unit, dynamic_ncols=True)
 
-    def __enter__(self) -> ProgressBar:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -28,6 +28,13 @@ class ProgressBar:
     ) -> None:
         if self._bar is not None:
             self._bar.close()
+
+
+class ProgressBar(_Bar):
+    """A bar over iterations that shows the loss and the energies."""
+
+    def __init__(self, total: int, shown: bool) -> None:
+        super().__init__(total, "it", shown)
 
     def show(self, state: FitState) -> None:
         """Move the bar to this state; a stack shows its means."""
@@ -39,3 +46,14 @@ class ProgressBar:
         }
         self._bar.set_postfix(text, refresh=False)
         self._bar.update(state.iteration - self._bar.n)
+
+
+class CountBar(_Bar):
+    """A bar that counts finished things."""
+
+    def advance(self, **numbers: int) -> None:
+        """Count one, and show these numbers beside."""
+        if self._bar is not None:
+            if numbers:
+                self._bar.set_postfix(numbers, refresh=False)
+            self._bar.update()

@@ -16,6 +16,8 @@ from airnp.inputs import Labels
 from airnp.normalization import Normalization
 
 if TYPE_CHECKING:
+    from airnp.bounds import Bounds
+    from airnp.calibration import Calibration
     from airnp.graphs import Graph
 
 
@@ -93,6 +95,11 @@ class FitResult:
         The observed values, zero elsewhere.
     labels : Labels or None
         Row and column labels of a pandas input.
+    calibration : Calibration or None
+        The entries that were held out, and what was predicted there before anything had seen them; what
+        :meth:`interval` learns from. None if none were.
+    bounds : Bounds or None
+        What entries may be, as ``bounds`` and ``integers`` of :func:`airnp.fit` said.
     """
 
     matrix: Array
@@ -107,6 +114,8 @@ class FitResult:
     mask: Array | None = None
     observed: Array | None = None
     labels: Labels | None = None
+    calibration: Calibration | None = None
+    bounds: Bounds | None = None
 
     @property
     def X(self) -> Any:  # noqa: N802
@@ -132,6 +141,44 @@ class FitResult:
         xp = array_namespace(self.matrix)
         with beside(self.matrix):
             return self._labelled(xp.where(self.mask, self.observed, self.matrix))
+
+    def interval(self, level: float = 0.9) -> tuple[Any, Any]:
+        """Return intervals that contain the missing entries' true values, a share ``level`` of them.
+
+        They are calibrated on the entries that the fit held out, by split conformal prediction, and wider
+        where entries are harder to predict; see :mod:`airnp.intervals`.
+
+        Parameters
+        ----------
+        level : float
+            Between 0 and 1.
+
+        Returns
+        -------
+        lower, upper : arrays (…, m, n)
+            In the data's units and within its bounds; of the kind of ``X``, labels included. An observed
+            entry is known: both are its value.
+
+        Raises
+        ------
+        ValueError
+            When nothing was held out (``stop=None``, an operator), or too little for this level.
+
+        Examples
+        --------
+        >>> import airnp
+        >>> rng = np.random.default_rng(0)
+        >>> truth = rng.random((30, 2)) @ rng.random((2, 20)) + 0.1 * rng.standard_normal((30, 20))
+        >>> mask = rng.random(truth.shape) < 0.7
+        >>> result = airnp.fit(truth, mask, max_iter=2000, seed=0)
+        >>> lower, upper = result.interval(0.9)
+        >>> inside = (lower <= truth) & (truth <= upper)
+        >>> bool(0.8 < inside[~mask].mean()), bool(inside[mask].all())
+        (True, True)
+        """
+        from airnp.intervals import interval
+
+        return interval(self, level)
 
     def _labelled(self, matrix: Array) -> Any:
         return matrix if self.labels is None else self.labels.put_on(matrix)

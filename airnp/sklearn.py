@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from airnp.bounds import Bounds
 from airnp.fit import fit
 from airnp.inputs import EmptyLineWarning
 from airnp.newrows import RowModel
@@ -58,6 +59,11 @@ class AIRImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
         When to end; ``"auto"`` holds out some observed entries and takes what predicts them best.
     learning_rate : float, default=1e-3
         Of Adam.
+    bounds : (low, high), or mapping of column name to (low, high), optional
+        What no completed entry may be outside of; each side a number, None, or one number for each column.
+        Observed entries must keep them, in new rows too. See :func:`airnp.fit`.
+    integers : bool, booleans (n_features,), or list of columns, optional
+        Which columns are rounded to whole numbers: positions, or names if X is a DataFrame.
     random_state : int, RandomState instance or None, default=None
         Seed of the fit; an int is the ``seed`` of :func:`airnp.fit`.
     keep_observed : bool, default=True
@@ -87,7 +93,7 @@ class AIRImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
         None without ``add_indicator``.
     n_features_in_ : int
         Columns seen in ``fit``.
-    feature_names_in_ : ndarray (n_features_in_,)
+    feature_names_in_ : ndarray of str
         Their names, if all are strings.
 
     Warns
@@ -126,6 +132,8 @@ class AIRImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
         max_iter: int = 40_000,
         stop: Any = "auto",
         learning_rate: float = 1e-3,
+        bounds: Any = None,
+        integers: Any = None,
         random_state: Any = None,
         keep_observed: bool = True,
         keep_empty_features: bool = False,
@@ -140,6 +148,8 @@ class AIRImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
         self.max_iter = max_iter
         self.stop = stop
         self.learning_rate = learning_rate
+        self.bounds = bounds
+        self.integers = integers
         self.random_state = random_state
         self.keep_observed = keep_observed
         self.keep_empty_features = keep_empty_features
@@ -193,6 +203,7 @@ class AIRImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
         """
         check_is_fitted(self)
         table, observed = self._read(X, reset=False)
+        self._check_limits(table, observed)
         used = self._used
         completed = self.row_model_.complete(table[:, used], observed[:, used], self.keep_observed)
         return self._assembled(table, observed, completed)
@@ -222,7 +233,9 @@ class AIRImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
         for name in ("keep_observed", "keep_empty_features", "add_indicator"):
             _check_flag(name, getattr(self, name))
         table, observed = self._read(X, reset=True)
-        used = observed.any(axis=0)
+        self._limits = self._checked_limits()
+        self._check_limits(table, observed)
+        used: Bools = np.asarray(observed.any(axis=0))
         if not used.any():
             raise ValueError("X: no entry is observed")
         if not used.all() and not self.keep_empty_features:
@@ -242,6 +255,7 @@ class AIRImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
             max_iter=self.max_iter,
             stop=self.stop,
             learning_rate=self.learning_rate,
+            **({} if self._limits is None else self._limits.options(used)),
             seed=_seed(self.random_state),
             threads=self.threads,
             progress=self.progress,
@@ -254,6 +268,14 @@ class AIRImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
             self.indicator_ = MissingIndicator(missing_values=self.missing_values, error_on_new=False)
             self.indicator_.fit(table)
         return table, observed
+
+    def _checked_limits(self) -> Bounds | None:
+        names = getattr(self, "feature_names_in_", None)
+        return Bounds.of(self.bounds, self.integers, self.n_features_in_, names)
+
+    def _check_limits(self, table: Table, observed: Bools) -> None:
+        if self._limits is not None:
+            self._limits.check(table, observed)
 
     def _read(self, X: Any, *, reset: bool) -> tuple[Table, Bools]:
         """Return the checked table, and True where it is observed."""
@@ -270,11 +292,12 @@ class AIRImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
 
     def _assembled(self, table: Table, observed: Bools, completed: npt.NDArray[Any]) -> Table:
         """Return the output: the completed columns, the empty ones if they stay, and the indicator's."""
-        if self.keep_empty_features:
-            output = np.where(observed, table, 0)
-            output[:, self._used] = completed
-        else:
-            output = completed.astype(table.dtype)
+        output = np.where(observed, table, 0)
+        output[:, self._used] = completed
+        if self._limits is not None:
+            output = np.where(observed & self.keep_observed, table, self._limits.put_on(output))
+        if not self.keep_empty_features:
+            output = output[:, self._used]
         if self.indicator_ is None:
             return output
         # Booleans take the dtype of the output, whatever container scikit-learn is set to hand out.

@@ -19,8 +19,9 @@ import csv
 import gzip
 import io
 import zipfile
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -28,7 +29,24 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["SUFFIXES", "Reading", "Table", "TableError", "kind_of", "read", "write"]
+from airnp.bounds import ALL_WHOLE
+
+__all__ = [
+    "SUFFIXES",
+    "Reading",
+    "Table",
+    "TableError",
+    "holds_result",
+    "kind_of",
+    "load_pandas",
+    "number_of",
+    "opened",
+    "packing",
+    "read",
+    "read_sparse",
+    "told_delimiter",
+    "write",
+]
 
 NEEDS_PANDAS = 'parquet files need pandas and pyarrow: pip install "airnp[tables]"'
 
@@ -62,6 +80,8 @@ class Table:
         Between the cells of a text file.
     dtypes : sequence of dtype or None
         Of each column in the file; whole numbers are given back in it. None where a file has text.
+    others : dict of str to array (m, n)
+        Further matrices, which an ``.npz`` file can hold beside the values, and no other format.
     """
 
     values: Values
@@ -70,6 +90,7 @@ class Table:
     corner: str | None = None
     delimiter: str | None = None
     dtypes: Sequence[np.dtype[Any]] | None = None
+    others: Mapping[str, Values] = field(default_factory=dict)
 
     @property
     def observed(self) -> Bools:
@@ -79,9 +100,8 @@ class Table:
     @property
     def whole(self) -> Bools:
         """For each column, whether it has observed numbers and all of them are whole, shape (n,)."""
-        values, observed = self.values, self.observed
-        fits = ~observed | (np.rint(values) == values)
-        return np.asarray(fits.all(axis=0) & observed.any(axis=0))
+        fractional = ALL_WHOLE.fractional(self.values).any(axis=0)
+        return np.asarray(~fractional & self.observed.any(axis=0))
 
     def place(self, row: int, column: int) -> str:
         """Return what the user calls an entry; rows and columns without labels count from 1."""
@@ -155,20 +175,27 @@ def read(path: Path, reading: Reading | None = None) -> Table:
     """
     reading = Reading() if reading is None else reading
     kind = kind_of(path)
-    with open(path, "rb") as file:
-        try:
-            with _unpacked(file, kind) as content:
-                table = _FORMATS[kind.removesuffix(".gz")].read(content, reading)
-        except TableError as error:
-            raise TableError(f"{path}: {error}") from error
-        except (ImportError, MemoryError):
-            raise
-        except Exception as error:
-            # Bytes that are not what the name says can fail in any way; to the user each means the same.
-            raise TableError(f"{path}: cannot be read as {kind} ({error})") from error
+    with opened(path, kind) as content:
+        table = _FORMATS[kind.removesuffix(".gz")].read(content, reading)
     if table.values.size == 0:
         raise TableError(f"{path}: there are no numbers in it")
     return _without_codes(table, reading.missing)
+
+
+def read_sparse(path: Path) -> Any | None:
+    """Return the sparse matrix of SciPy in a file as it is; None if a table is in it, or something else.
+
+    Raises
+    ------
+    OSError, TableError
+        As :func:`read` does.
+    """
+    kind = kind_of(path)
+    if kind.removesuffix(".gz") not in _SPARSE:
+        return None
+    with opened(path, kind) as content:
+        found = _SPARSE[kind.removesuffix(".gz")](content)
+    return None if isinstance(found, np.ndarray) else found
 
 
 def write(file: BinaryIO, kind: str, table: Table) -> None:
@@ -181,12 +208,35 @@ def write(file: BinaryIO, kind: str, table: Table) -> None:
     TableError
         If the format cannot hold it.
     """
+    with packing(file, kind) as plain:
+        _FORMATS[kind.removesuffix(".gz")].write(plain, table)
+
+
+@contextmanager
+def packing(file: BinaryIO, kind: str) -> Iterator[BinaryIO]:
+    """Return where to write a file's plain content, which is compressed if its kind ends in ``.gz``."""
     if kind.endswith(".gz"):
         # No name and no time inside: the same table gives the same bytes.
         with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed:
-            write(packed, kind.removesuffix(".gz"), table)  # type: ignore[arg-type]
+            yield packed  # type: ignore[misc]
     else:
-        _FORMATS[kind].write(file, table)
+        yield file
+
+
+@contextmanager
+def opened(path: Path, kind: str) -> Iterator[BinaryIO]:
+    """Open a file of one of the formats `SUFFIXES` to read; what is wrong with its content names the file."""
+    with open(path, "rb") as file:
+        try:
+            with _unpacked(file, kind) as content:
+                yield content
+        except TableError as error:
+            raise TableError(f"{path}: {error}") from error
+        except (ImportError, MemoryError):
+            raise
+        except Exception as error:
+            # Bytes that are not what the name says can fail in any way; to the user each means the same.
+            raise TableError(f"{path}: cannot be read as {kind} ({error})") from error
 
 
 def _unpacked(file: BinaryIO, kind: str) -> Any:
@@ -195,7 +245,7 @@ def _unpacked(file: BinaryIO, kind: str) -> Any:
 
 def _without_codes(table: Table, missing: Iterable[str]) -> Table:
     """Return the table with NaN where a number stands for missing."""
-    codes = [number for number in map(_number, missing) if number is not None]
+    codes = [number for number in map(number_of, missing) if number is not None]
     if not codes:
         return table
     return replace(table, values=np.where(np.isin(table.values, codes), np.nan, table.values))
@@ -213,7 +263,7 @@ def _from_array(array: Values) -> Table:
 
 def _in_own_dtype(values: Values, dtype: np.dtype[Any]) -> Values:
     """Return numbers in the dtype they came in, if these were integers and nothing is lost."""
-    if dtype.kind not in "iu" or not np.isfinite(values).all() or not (np.rint(values) == values).all():
+    if dtype.kind not in "iu" or not np.isfinite(values).all() or ALL_WHOLE.fractional(values).any():
         return values
     limits = np.iinfo(dtype)
     fits = limits.min <= values.min() and values.max() <= limits.max
@@ -234,7 +284,7 @@ def _read_text(file: BinaryIO, reading: Reading, delimiter: str | None) -> Table
         text = file.read().decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise TableError(f"expected text in UTF-8 ({error.reason} at byte {error.start})") from error
-    delimiter = reading.delimiter or delimiter or _told_delimiter(text)
+    delimiter = reading.delimiter or delimiter or told_delimiter(text)
     # Blank lines separate nothing and say nothing; the numbers of lines are kept for messages.
     source = csv.reader(
         io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True, strict=True
@@ -262,7 +312,7 @@ def _read_text(file: BinaryIO, reading: Reading, delimiter: str | None) -> Table
     )
 
 
-def _told_delimiter(text: str) -> str:
+def told_delimiter(text: str) -> str:
     """Return what separates the cells: what cuts all of the first lines into equally many."""
     lines = [line for line in text.splitlines()[:_LOOKED_AT] if line.strip()]
     fitting = []
@@ -331,10 +381,11 @@ def _named_column(wanted: str, names: Sequence[Any] | None, width: int) -> int |
 
 
 def _is_text(cell: str, missing: frozenset[str]) -> bool:
-    return cell.lower() not in missing and _number(cell) is None
+    return cell.lower() not in missing and number_of(cell) is None
 
 
-def _number(text: str) -> float | None:
+def number_of(text: str) -> float | None:
+    """Return a cell as a number, None if it is something else."""
     if "_" in text:  # digits in groups are Python's, not a table's
         return None
     try:
@@ -346,7 +397,7 @@ def _number(text: str) -> float | None:
 def _value(cell: str, missing: frozenset[str], line: int, column: int, names: list[str] | None) -> float:
     if cell.lower() in missing:
         return np.nan
-    value = _number(cell)
+    value = number_of(cell)
     if value is None:
         name = str(column + 1) if names is None else repr(names[column])
         raise TableError(
@@ -385,15 +436,9 @@ def _write_npy(file: BinaryIO, table: Table) -> None:
 
 
 def _read_npz(file: BinaryIO, reading: Reading) -> Table:
-    with zipfile.ZipFile(file) as archive:
-        names = [name.removesuffix(".npy") for name in archive.namelist()]
-    file.seek(0)
-    if "header" in names and "factor_0" in names:
-        raise TableError("is a result saved by airnp, not a table; airnp.load and airnp graph read it")
-    if {"format", "shape", "data"} <= set(names):
-        from scipy.sparse import load_npz
-
-        return _from_sparse(load_npz(file))
+    stored = _read_sparse_npz(file)
+    if stored is not None:
+        return _from_sparse(stored)
     with np.load(file, allow_pickle=False) as arrays:
         table = _from_array(arrays[_chosen_array(arrays, reading.array)])
         rows, columns = (
@@ -403,6 +448,27 @@ def _read_npz(file: BinaryIO, reading: Reading) -> Table:
             for name, length in zip(("rows", "columns"), table.values.shape, strict=True)
         )
     return replace(table, rows=rows, columns=columns)
+
+
+def _read_sparse_npz(file: BinaryIO) -> Any | None:
+    """Return the sparse matrix that SciPy saved; None where arrays are saved."""
+    if holds_result(file):
+        raise TableError("is a result saved by airnp, not a table; airnp.load and airnp graph read it")
+    with zipfile.ZipFile(file) as archive:
+        found = {"format.npy", "shape.npy", "data.npy"} <= set(archive.namelist())
+    file.seek(0)
+    if not found:
+        return None
+    from scipy.sparse import load_npz
+
+    return load_npz(file)
+
+
+def holds_result(file: Path | BinaryIO) -> bool:
+    """Whether an ``.npz`` file is a result that airnp saved, by the names of its members."""
+    with zipfile.ZipFile(file) as archive:
+        names = set(archive.namelist())
+    return "header.npy" in names and bool(names & {"factor_0.npy", "row_factors.npy"})
 
 
 def _chosen_array(arrays: Any, wanted: str | None) -> str:
@@ -423,18 +489,24 @@ def _write_npz(file: BinaryIO, table: Table) -> None:
     for name, labels in (("rows", table.rows), ("columns", table.columns)):
         if labels is not None:
             arrays[name] = np.asarray([str(label) for label in labels])
+    arrays |= table.others
     np.savez_compressed(file, allow_pickle=False, **arrays)
 
 
 def _read_mtx(file: BinaryIO, reading: Reading) -> Table:
+    matrix = _read_any_mtx(file)
+    return _from_array(matrix) if isinstance(matrix, np.ndarray) else _from_sparse(matrix)
+
+
+def _read_any_mtx(file: BinaryIO) -> Any:
+    """Return a matrix, sparse if the file says where each entry is."""
     from scipy.io import mminfo, mmread
 
     content = io.BytesIO(file.read())
     if mminfo(content)[4] == "pattern":
         raise TableError("it stores where entries are, but not their values")
     content.seek(0)
-    matrix = mmread(content)
-    return _from_array(matrix) if isinstance(matrix, np.ndarray) else _from_sparse(matrix)
+    return mmread(content)
 
 
 def _write_mtx(file: BinaryIO, table: Table) -> None:
@@ -456,7 +528,7 @@ def _from_sparse(matrix: Any) -> Table:
 
 
 def _read_parquet(file: BinaryIO, reading: Reading) -> Table:
-    pandas = _pandas()
+    pandas = load_pandas()
     frame = pandas.read_parquet(file)
     index = _frame_index(frame, reading)
     if index is not None:
@@ -485,7 +557,7 @@ def _frame_index(frame: Any, reading: Reading) -> int | None:
 
 
 def _write_parquet(file: BinaryIO, table: Table) -> None:
-    pandas = _pandas()
+    pandas = load_pandas()
     columns = range(1, table.values.shape[1] + 1) if table.columns is None else table.columns
     names = [str(name) for name in columns]
     if len(set(names)) < len(names):
@@ -500,7 +572,8 @@ def _write_parquet(file: BinaryIO, table: Table) -> None:
     frame.to_parquet(file, engine="pyarrow", index=table.rows is not None)
 
 
-def _pandas() -> Any:
+def load_pandas() -> Any:
+    """Return pandas, for parquet files, or raise an ImportError that names the extra."""
     try:
         import pandas
 
@@ -526,6 +599,8 @@ _FORMATS = {
     ".mtx": _Format(_read_mtx, _write_mtx),
     ".parquet": _Format(_read_parquet, _write_parquet),
 }
+
+_SPARSE = {".npz": _read_sparse_npz, ".mtx": _read_any_mtx}
 
 SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".npy", ".npz", ".mtx", ".mtx.gz", ".parquet")
 """The endings of file names that can be read and written."""

@@ -13,6 +13,7 @@ from array_api_compat import array_namespace, is_writeable_array
 from airnp._arrays import Array, copied, to_numpy
 from airnp.engines.contract import NO_MEMORY, Precision, Run, Update
 from airnp.objective import Objective
+from airnp.trees import mapped
 
 _SAFE_SIZE = 1e12
 """A matrix with entries below this has a finite loss in float32: squares and sums stay far from overflow."""
@@ -33,6 +34,10 @@ class Training:
         How many the engine may use; default as :func:`airnp.engines.threads.available_threads`.
     precision : {"tf32"}, optional
         What the engine's products may round to.
+    memory : optional
+        The optimiser's, after these iterations. Default: that before its first step.
+    resumable : bool
+        Whether to keep a copy of the optimiser's memory, too: all that is needed to go on from there.
     """
 
     def __init__(
@@ -44,17 +49,21 @@ class Training:
         start: int = 0,
         threads: int | None = None,
         precision: Precision | None = None,
+        memory: Any = None,
+        resumable: bool = False,
     ) -> None:
         self.params = params
         self.iteration = start
         self._objective = objective
         self._optimizer = optimizer
         graphs = len(params) - objective.depth
-        self._state = optimizer.init(params, ["factor"] * objective.depth + ["graph"] * graphs)
+        kinds = ["factor"] * objective.depth + ["graph"] * graphs
+        self._state = optimizer.init(params, kinds) if memory is None else memory
         self._memory = objective.engine.memory(params[0])
         self._threads, self._precision = threads, precision
         self._run = self._prepared()
         self._kept = [copied(param) for param in params]
+        self._kept_state = mapped(copied, self._state) if resumable else None
         self._kept_iteration = start
         self._stepping = False
 
@@ -82,17 +91,35 @@ class Training:
         self.params = [*moved, *found.graphs]
         return [found.fidelity, *found.energies]
 
-    # A loss that overflows is reported by whoever reads the values; NumPy's warnings would say it again.
-    @np.errstate(over="ignore", invalid="ignore", divide="ignore")
     def advance(self, iterations: int) -> npt.NDArray[np.float64]:
         """Make so many iterations; return fidelity and energies of each, shape (iterations, 1 + terms, …)."""
-        self._stepping = True
-        values = self._run(iterations)
-        self.iteration += iterations
-        self._stepping = False
-        if np.isfinite(values).all() and self.is_finite():
-            self._keep()
+        values = self.attempt(iterations)
+        self.settle(values)
+        if np.isfinite(values).all():
+            self.keep()
         return values
+
+    # A loss that overflows is reported by whoever reads the values; NumPy's warnings would say it again.
+    @np.errstate(over="ignore", invalid="ignore", divide="ignore")
+    def attempt(self, iterations: int) -> npt.NDArray[np.float64]:
+        """Make so many iterations, as :meth:`advance`; until they are settled, they do not count."""
+        self._stepping = True
+        return self._run(iterations)
+
+    def settle(self, values: npt.NDArray[np.float64]) -> None:
+        """Let the iterations that recorded these values count."""
+        self.iteration += len(values)
+        self._stepping = False
+
+    def keep(self) -> bool:
+        """Keep a copy of this state to return to, if it is finite; return whether it is."""
+        if not self.is_finite():
+            return False
+        self._kept = [_overwritten(old, new) for old, new in zip(self._kept, self.params, strict=True)]
+        if self._kept_state is not None:
+            self._kept_state = mapped(_overwritten, self._kept_state, self._state)
+        self._kept_iteration = self.iteration
+        return True
 
     def _is_moderate(self) -> bool:
         """Whether all parameters are so small that matrix and loss must be finite; far cheaper than to look.
@@ -122,17 +149,21 @@ class Training:
     def fall_back(self) -> None:
         """Return to the last state that is known to be whole and finite."""
         self.params = [copied(param) for param in self._kept]
+        if self._kept_state is not None:
+            self._state = mapped(copied, self._kept_state)
         self.iteration = self._kept_iteration
         self._stepping = False
         self._run = self._prepared()  # a record of iterations on the old arrays is void
 
+    def kept(self) -> tuple[int, list[Array], Any]:
+        """Return iteration, parameters and optimiser's memory of the kept state, to look at."""
+        if self._stepping or self.iteration != self._kept_iteration:
+            return self._kept_iteration, self._kept, self._kept_state
+        return self.iteration, self.params, self._state  # equal, and the result holds the same arrays
+
     def release(self) -> None:
         """Give up everything but the parameters: there will be no more iterations."""
-        del self._state, self._memory, self._run, self._kept
-
-    def _keep(self) -> None:
-        self._kept = [_overwritten(old, new) for old, new in zip(self._kept, self.params, strict=True)]
-        self._kept_iteration = self.iteration
+        del self._state, self._memory, self._run, self._kept, self._kept_state
 
 
 def _largest(arrays: Sequence[Array]) -> list[float]:

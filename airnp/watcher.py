@@ -45,6 +45,17 @@ class Watcher:
         metrics.nmae(np.zeros(shape), values, self._missing_from)  # raises now what it would raise later
         return values
 
+    def remembered(self) -> npt.NDArray[np.float64] | None:
+        """Return the energies of the last iteration, None before the first."""
+        return self._last
+
+    def restore(self, history: History, energies: npt.NDArray[np.float64] | None) -> None:
+        """Go on with what another watcher of the same fit had recorded and remembered."""
+        if list(history) != list(self.history):
+            expected, found = (", ".join(one) for one in (history, self.history))
+            raise ValueError(f"regularizers: expected those of the run, with columns {expected}; got {found}")
+        self.history, self._last = history, energies
+
     def state(self, training: Training, values: npt.NDArray[np.float64]) -> FitState:
         """Return the state after some iterations, from what they recorded."""
         fidelity, energies = values[-1, 0], values[-1, 1:]

@@ -32,25 +32,19 @@ def test_version_from_a_process_of_its_own(start):
     assert done.stdout == f"airnp {airnp.__version__}\n"
 
 
-def test_help_is_quick():
+def test_help_brings_no_heavy_library():
     code = """
-import contextlib, io, sys, time
-import airnp
-before = time.process_time()
+import contextlib, io, sys
 from airnp.cli import main
 with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
     main(["complete", "--help"])
-print(time.process_time() - before, *sys.modules)
+print(*sys.modules)
 """
     command = [sys.executable, "-c", code]
-    runs = []
-    for _ in range(4):
-        done = subprocess.run(command, capture_output=True, text=True, env=environment(), check=True)
-        seconds, *modules = done.stdout.split()
-        loaded = {name.split(".")[0] for name in modules}
-        assert not loaded & {"numba", "scipy", "pandas", "PIL", "tqdm", "threadpoolctl", "cupy", "ssl"}
-        runs.append(float(seconds))
-    assert min(runs) < 0.1
+    done = subprocess.run(command, capture_output=True, text=True, env=environment(), check=True)
+    loaded = {name.split(".")[0] for name in done.stdout.split()}
+    assert "airnp" in loaded
+    assert not loaded & {"numba", "scipy", "pandas", "PIL", "tqdm", "threadpoolctl", "cupy", "ssl"}
 
 
 @pytest.mark.parametrize("name", cli.COMMANDS)
@@ -403,7 +397,7 @@ def test_bench_without_a_clone(tmp_path, monkeypatch, capsys):
 def test_bench_waits_for_a_benchmark_that_tidies_up_after_ctrl_c(clone):
     (clone / "bench" / "echo.py").write_text(
         'if __name__ == "__main__":\n    import sys, time\n    try:\n        print("ready", flush=True)\n'
-        "        time.sleep(60)\n    except KeyboardInterrupt:\n        time.sleep(1)\n        sys.exit(5)\n",
+        "        time.sleep(99)\n    except KeyboardInterrupt:\n        time.sleep(1)\n        sys.exit(5)\n",
         encoding="utf-8",
     )
     command = [sys.executable, "-m", "airnp", "bench", "echo"]
@@ -412,7 +406,7 @@ def test_bench_waits_for_a_benchmark_that_tidies_up_after_ctrl_c(clone):
     ) as started:
         assert started.stdout.readline() == b"ready\n"
         os.killpg(started.pid, signal.SIGINT)  # a terminal tells all processes in front
-        assert started.wait(timeout=30) == 5
+        assert started.wait(timeout=120) == 5
 
 
 def test_bench_ended_by_a_signal(clone):

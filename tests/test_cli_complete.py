@@ -87,6 +87,23 @@ def test_bounds_and_rounding(ratings, tmp_path):
     assert values[:, whole].min() >= 1
 
 
+def test_auto_reports_the_error_to_expect(tmp_path, capsys):
+    ratings, out = tmp_path / "ratings.npy", tmp_path / "out.csv"
+    values = np.random.default_rng(0).random((12, 8))
+    np.save(ratings, np.where(values < 0.2, NAN, values))
+    assert main("complete", ratings, "-o", out, "--auto", "--json", "--max-iter", "30") == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["expected_nmae"] > 0
+    assert facts["standard_error"] > 0
+    assert not np.isnan(tables.read(out).values).any()
+    words = ["--auto", "--force", "--max-iter", "30"]
+    assert main("complete", ratings, "-o", out, *words) == 0
+    assert "expected NMAE of the gaps 0." in capsys.readouterr().out
+    for also in (["--regularizers", "dmf"], ["--time-limit", "3"]):
+        assert main("complete", ratings, "-o", out, *words, *also) == 2
+        assert "--auto" in capsys.readouterr().err
+
+
 def test_clipping_changes_what_is_filled_only(tmp_path):
     np.save(tmp_path / "a.npy", np.array([[0.0, 1.0, NAN], [NAN, 0.0, 1.0], [1.0, NAN, 0.0]]))
     for name, words in {"free": [], "bound": ["--bounds", "0", "1"]}.items():
@@ -141,6 +158,9 @@ def test_json_says_what_was_done(ratings, tmp_path, capsys):
         "input": str(ratings),
         "output": str(out),
         "result": None,
+        "checkpoint": None,
+        "interval": None,
+        "form": "dense",
         "rows": 4,
         "columns": 3,
         "missing": 3,
@@ -239,6 +259,22 @@ def test_a_link_is_followed(ratings, tmp_path):
             "--result: expected a name that ends in .npz, got c.csv",
         ),
         (["a.csv", "-o", "b.npz", "--result", "b.npz"], "--result and --output are the same file"),
+        (
+            ["a.csv", "-o", "b.csv", "--interval", "0.9", "--checkpoint", "c.csv"],
+            "--checkpoint: expected a name that ends in .npz, got c.csv",
+        ),
+        (
+            ["a.csv", "-o", "b.csv", "--result", "c.npz", "--checkpoint", "./c.npz"],
+            "--checkpoint and --result",
+        ),
+        (["a.csv", "-o", "b.csv", "--checkpoint-every", "3"], "--checkpoint-every goes with --checkpoint"),
+        (["a.csv", "-o", "b.csv", "--checkpoint", "c.npz", "--auto"], "--checkpoint: several fits cannot"),
+        (["-o", "b.csv"], "the following arguments are required: table, or --resume"),
+        (["a.csv", "-o", "b.csv", "--form", "sparse"], "--form sparse: a.csv holds no sparse matrix"),
+        (["--resume", "none.npz", "-o", "b.csv"], "[Errno 2] No such file or directory: 'none.npz'"),
+        (["a.csv", "--resume", "c.npz", "-o", "b.csv"], "a table cannot be given with --resume: c.npz says"),
+        (["--resume", "c.npz", "-o", "b.csv", "--seed", "0"], "--seed cannot be given with --resume"),
+        (["--resume", "c.npz", "-o", "b.csv", "--missing", "-1"], "--missing cannot be given with --resume"),
         (["a.csv", "-o", "b.csv", "--bounds", "5", "1"], "--bounds: expected LOW <= HIGH, got 5 1"),
         (
             ["a.csv", "-o", "b.csv", "--bounds", "1", "4"],
@@ -432,7 +468,7 @@ def interrupted_process(words, ready):
             assert byte, f"it ended before it was interrupted: {shown.decode()}"
             shown += byte
         started.send_signal(signal.SIGINT)
-        out, err = started.communicate(timeout=60)
+        out, err = started.communicate(timeout=120)
     return started.returncode, out.decode(), (shown + err).decode()
 
 
@@ -574,3 +610,221 @@ def test_graph_mistakes(ratings, learned, tmp_path, capsys):
     assert f"{learned}: " in mistake(capsys, "graph", learned, "-o", out)
     out.touch()
     assert mistake(capsys, "graph", ratings, "-o", out) == f"{out} is there already; --force overwrites"
+
+
+# --- intervals ---
+
+
+@pytest.fixture
+def sensors(tmp_path):
+    """A table that is large enough for entries to be held out."""
+    rng = np.random.default_rng(0)
+    values = rng.random((30, 2)) @ rng.random((2, 12))
+    values[rng.random(values.shape) < 0.2] = NAN
+    lines = [",".join(["time", *(f"s{column}" for column in range(12))])]
+    lines += [
+        ",".join([f"t{row}", *("" if np.isnan(cell) else repr(float(cell)) for cell in line)])
+        for row, line in enumerate(values)
+    ]
+    path = tmp_path / "sensors.csv"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+FIXED = ["--max-iter", "60", "--regularizers", "air", "--threads", "1"]
+
+
+@pytest.mark.parametrize("name", ["out.csv", "out.tsv.gz", "out.npz"])
+def test_intervals_are_those_of_the_result(name, sensors, tmp_path, capsys):
+    out = tmp_path / name
+    done = facts(capsys, "complete", sensors, "-o", out, "--interval", "0.8", *FIXED)
+    given = tables.read(sensors)
+    result = airnp.fit(given.values, max_iter=60, regularizers=None, threads=1, seed=0)
+    if name == "out.npz":
+        assert (done["interval"]["lower"], done["interval"]["upper"]) == (str(out), str(out))
+        with np.load(out) as arrays:
+            found = arrays["lower"], arrays["upper"]
+            np.testing.assert_array_equal(arrays["X"], result.completed())
+    else:
+        ends = [tmp_path / name.replace("out.", f"out.{end}.") for end in ("lower", "upper")]
+        assert [done["interval"]["lower"], done["interval"]["upper"]] == [str(path) for path in ends]
+        found = [tables.read(path).values for path in ends]
+        assert tables.read(ends[0]).columns == given.columns
+    for ours, expected in zip(found, result.interval(0.8), strict=True):
+        np.testing.assert_array_equal(ours, expected)
+    widths = (found[1] - found[0])[~given.observed]
+    assert done["interval"]["level"] == 0.8
+    assert done["interval"]["median_width"] == pytest.approx(np.median(widths))
+
+
+def test_ends_of_intervals_are_not_overwritten_unless_told(sensors, tmp_path, capsys):
+    words = ["complete", sensors, "-o", tmp_path / "out.csv", "--interval", "0.8", *FIXED]
+    upper = tmp_path / "out.upper.csv"
+    upper.write_text("precious", encoding="utf-8")
+    assert mistake(capsys, *words) == f"{upper} is there already; --force overwrites"
+    assert not (tmp_path / "out.csv").exists()
+    assert main(*words, "--force") == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[-3:] == [
+        f"wrote {tmp_path / name}" for name in ("out.csv", "out.lower.csv", "out.upper.csv")
+    ]
+    assert tables.read(upper).observed.all()
+
+
+def test_intervals_that_cannot_be_had_do_not_cost_the_table(sensors, tmp_path, capsys):
+    out = tmp_path / "out.csv"
+    words = ["complete", sensors, "-o", out, "--interval", "0.999", *FIXED]
+    shown = mistake(capsys, *words, code=1)
+    assert shown.startswith(f"wrote {out}, but no intervals: --interval: 0.999 needs at least 999 held-out")
+    assert tables.read(out).observed.all()
+    assert not (tmp_path / "out.lower.csv").exists()
+
+
+# --- runs that go on ---
+
+
+def test_a_run_out_of_time_goes_on(sensors, tmp_path, capsys):
+    run, out, whole = tmp_path / "run.npz", tmp_path / "out.csv", tmp_path / "whole.csv"
+    assert main("complete", sensors, "-o", whole, "--quiet", *FIXED) == 0
+    words = ["--checkpoint", run, "--checkpoint-every", "5", "--time-limit", "0.000001"]
+    done = facts(capsys, "complete", sensors, "-o", out, *words, *FIXED)
+    assert done["checkpoint"] == str(run)
+    assert done["iterations"] < 60
+    assert out.read_bytes() != whole.read_bytes()
+
+    assert mistake(capsys, "complete", "--resume", run, "-o", out).startswith(f"{out} is there already")
+    done = facts(capsys, "complete", "--resume", run, "-o", out, "--force", "--interval", "0.5")
+    assert out.read_bytes() == whole.read_bytes()
+    assert (done["input"], done["checkpoint"]) == (str(run), str(run))
+    assert (done["rows"], done["columns"], done["index"], done["header"]) == (30, 12, "time", True)
+    assert (done["iterations"], done["stop_reason"]) == (60, "max_iter (60) reached")
+    assert (tmp_path / "out.lower.csv").exists()
+
+    assert main("complete", "--resume", run, "-o", tmp_path / "again.csv") == 0
+    assert capsys.readouterr().out.splitlines()[1].startswith("60 iterations in all, after 0.0 s more: ")
+    assert (tmp_path / "again.csv").read_bytes() == whole.read_bytes()
+
+
+def test_a_resumed_run_may_have_more_iterations_and_shows_progress(sensors, tmp_path, capsys):
+    run, short = tmp_path / "run.npz", tmp_path / "short.csv"
+    words = ["--max-iter", "150", "--regularizers", "air", "--threads", "1", "--quiet"]
+    assert main("complete", sensors, "-o", short, "--checkpoint", run, "--time-limit", "1e-6", *words) == 0
+    shown = mistake(capsys, "complete", "--resume", run, "-o", tmp_path / "b.csv", "--max-iter", "10")
+    assert shown == "--max-iter: expected at least the 150 that the run was to have, got 10"
+    more = ["complete", "--resume", run, "-o", tmp_path / "b.csv", "--max-iter", "200", "--progress"]
+    assert main(*more, "--checkpoint", tmp_path / "other.npz") == 0
+    assert "200/200" in capsys.readouterr().err
+    words[1] = "200"
+    assert main("complete", sensors, "-o", tmp_path / "c.csv", *words) == 0
+    assert (tmp_path / "b.csv").read_bytes() == (tmp_path / "c.csv").read_bytes()
+    assert airnp.resume(tmp_path / "other.npz").n_iter == 200
+
+
+def test_a_run_without_labels_has_none_when_it_goes_on(tmp_path):
+    np.save(tmp_path / "a.npy", np.array([[1.0, NAN, 2.0], [2.0, 3.0, NAN]]))
+    words = ["--checkpoint", tmp_path / "run.npz", "--time-limit", "1e-6", *QUICK]
+    assert main("complete", tmp_path / "a.npy", "-o", tmp_path / "b.csv", *words) == 0
+    assert main("complete", "--resume", tmp_path / "run.npz", "-o", tmp_path / "c.csv", "--quiet") == 0
+    assert len(cells(tmp_path / "c.csv")) == 2
+    (tmp_path / "d.csv").write_text("a,b\n1,2\n,3\n", encoding="utf-8")  # a header, and no labels of rows
+    words[1] = tmp_path / "other.npz"
+    assert main("complete", tmp_path / "d.csv", "-o", tmp_path / "e.csv", *words) == 0
+    assert main("complete", "--resume", words[1], "-o", tmp_path / "f.csv", "--quiet") == 0
+    assert cells(tmp_path / "f.csv")[0] == ["a", "b"]
+
+
+def test_what_cannot_be_resumed(learned, tmp_path, capsys):
+    words = ["-o", tmp_path / "b.csv", "--quiet"]
+    shown = mistake(capsys, "complete", "--resume", learned, *words)
+    assert shown == f"{learned}: holds a result, but no run to go on with; see checkpoint= of airnp.fit"
+    (tmp_path / "junk.npz").write_bytes(b"PK\x03\x04 junk")
+    shown = mistake(capsys, "complete", "--resume", tmp_path / "junk.npz", *words)
+    assert shown.startswith(f"{tmp_path / 'junk.npz'}: not a result saved by airnp, or damaged")
+    run = tmp_path / "run.npz"
+    airnp.fit(np.ones((2, 3, 3)), max_iter=1, stop=None, seed=0, checkpoint=run)
+    assert "is a stack of matrices" in mistake(capsys, "complete", "--resume", run, *words)
+
+
+# --- the sparse form ---
+
+
+@pytest.fixture
+def links(tmp_path):
+    """A sparse matrix of whole numbers, in its last column of others."""
+    rng = np.random.default_rng(0)
+    dense = np.where(rng.random((12, 8)) < 0.6, rng.integers(1, 6, (12, 8)), 0).astype(float)
+    dense[dense[:, -1] > 0, -1] += 0.5
+    path = tmp_path / "links.mtx"
+    scipy.io.mmwrite(path, scipy.sparse.coo_array(dense))
+    return path
+
+
+SPARSE = ["--form", "sparse", "--rank", "2", "--max-iter", "30", "--threads", "1"]
+
+
+def test_the_sparse_form_is_that_of_fit(links, tmp_path, capsys):
+    out, learned = tmp_path / "out.csv", tmp_path / "learned.npz"
+    words = [*SPARSE, "--bounds", "1", "6", "--round", "--result", learned]
+    done = facts(capsys, "complete", links, "-o", out, *words)
+    stored = scipy.sparse.coo_array(scipy.io.mmread(links))
+    assert (done["form"], done["rows"], done["columns"]) == ("sparse", 12, 8)
+    assert done["missing"] == 96 - stored.nnz
+    filled = tables.read(out).values
+    np.testing.assert_array_equal(filled[stored.row, stored.col], stored.data)
+    whole = [True] * 7 + [False]
+    options = {"bounds": (1, 6), "integers": whole, "max_iter": 30, "seed": 0, "threads": 1}
+    expected = airnp.fit(stored, form="sparse", rank=2, **options).X
+    gaps = ~(stored.toarray() != 0)
+    np.testing.assert_array_equal(filled[gaps], expected[gaps])
+    assert main("graph", learned, "-o", tmp_path / "graph.csv") == 0
+    assert cells(tmp_path / "graph.csv")[0] == ["source", "target", "weight"]
+
+
+def test_a_matrix_that_is_too_large_to_write_is_saved_as_factors(links, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("airnp.commands.sparse_complete._WRITTEN_AT_MOST", 50)
+    out, learned = tmp_path / "out.npy", tmp_path / "learned.npz"
+    shown = mistake(capsys, "complete", links, "-o", out, *SPARSE)
+    assert shown.startswith(
+        f"{out}: a matrix of 12x8 is not written whole; --result FILE.npz saves its factors"
+    )
+    assert main("complete", links, "--result", learned, *SPARSE) == 0
+    assert capsys.readouterr().out.endswith(f"wrote {learned}\n")
+    assert airnp.load(learned).predict(0, 0).shape == ()
+
+
+def test_the_sparse_form_computes_on_the_first_device(links, tmp_path, capsys, monkeypatch, cupy_double):
+    seen, fit = [], airnp.fit
+
+    def spy(Y, *, xp, **options):
+        seen.append(xp.__name__)
+        return fit(Y, **options)
+
+    monkeypatch.setattr(airnp, "fit", spy)
+    assert main("complete", links, "-o", tmp_path / "b.csv", "--device", "cuda", "--quiet", *SPARSE) == 0
+    assert seen == ["cupy"]
+    monkeypatch.setattr(airnp, "fit", fit)
+    shown = mistake(capsys, "complete", links, "-o", tmp_path / "c.csv", "--device", "cuda:1", *SPARSE)
+    assert shown.startswith("--device: not with form='sparse'")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--interval", "0.9"], "--interval: not with the sparse form; --form dense has it"),
+        (["--checkpoint", "c.npz"], "--checkpoint: not with the sparse form; --form dense has it"),
+        (["--bounds", "1", "4"], "numbers are outside --bounds 1 4, the first is 5 in row "),
+        (["--rank", "9"], "--rank: expected at most min(m, n) = 8"),
+        (["--regularizers", "tv"], "--regularizers: form='sparse' has "),
+        (["--form", "dense", "--depth", "1", "--rank", "99"], "--rank: "),
+    ],
+)
+def test_mistakes_with_the_sparse_form(words, message, links, tmp_path, capsys):
+    assert message in mistake(capsys, "complete", links, "-o", tmp_path / "b.csv", *SPARSE, *words)
+
+
+def test_what_does_not_fit_into_memory_is_sparse(links, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("airnp.sparse.choice.available_memory", lambda: 0)
+    words = ["complete", links, "-o", tmp_path / "b.csv", "--max-iter", "5", "--threads", "1"]
+    assert "--rank: form='sparse' needs one" in mistake(capsys, *words)
+    assert facts(capsys, *words, "--rank", "2")["form"] == "sparse"
+    assert facts(capsys, *words, "--form", "dense", "--force")["form"] == "dense"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import itertools
 import os
 import pickle
@@ -17,8 +16,6 @@ import scipy.sparse
 import airnp
 from airnp import AdaptiveLaplacian, DivergenceError, EnergyChange, GradientDescent, HeldOut, TotalVariation
 from airnp.engines import reference
-
-loop_module = importlib.import_module("airnp.loop")
 
 RNG = np.random.default_rng(7)
 TRUTH = RNG.random((13, 3)) @ RNG.random((3, 10)) * 40 - 7
@@ -433,8 +430,7 @@ def test_without_progress_nothing_is_printed(capsys):
     assert capsys.readouterr() == ("", "")
 
 
-def test_checkpoints_are_written_on_the_way_and_load(monkeypatch, tmp_path):
-    monkeypatch.setattr(loop_module, "_CHECKPOINT_SECONDS", 0.0)
+def test_checkpoints_are_written_on_the_way_and_load(tmp_path):
     path = tmp_path / "run.npz"
     found = []
 
@@ -442,7 +438,7 @@ def test_checkpoints_are_written_on_the_way_and_load(monkeypatch, tmp_path):
         if iteration > 1:
             found.append((iteration, airnp.load(path), state.X.copy()))
 
-    result = fit(checkpoint=path, callback=look, record_every=10)
+    result = fit(checkpoint=path, checkpoint_every=0, callback=look, record_every=10)
     assert [stored.n_iter for _, stored, _ in found] == [1, 10, 20, 30, 40, 50]
     assert {stored.stop_reason for _, stored, _ in found} == {"checkpoint"}
     for (_, _, x), (_, stored, _) in itertools.pairwise(found):
@@ -454,12 +450,17 @@ def test_checkpoints_are_written_on_the_way_and_load(monkeypatch, tmp_path):
     assert [entry.name for entry in tmp_path.iterdir()] == ["run.npz"]
 
 
-def test_a_checkpoint_never_holds_a_state_that_is_not_finite(monkeypatch, tmp_path):
-    monkeypatch.setattr(loop_module, "_CHECKPOINT_SECONDS", 0.0)
+def test_a_checkpoint_never_holds_a_state_that_is_not_finite(tmp_path):
     path = tmp_path / "run.npz"
     jump = GradientDescent(0.1, schedule=lambda step: 1.0 if step < 7 else 1e200)
     with pytest.raises(DivergenceError, match="after 7 iterations"):
-        fit(record_every=1, checkpoint=path, optimizer=jump, init=airnp.Gaussian(0.1, 0.1))
+        fit(
+            record_every=1,
+            checkpoint=path,
+            checkpoint_every=0,
+            optimizer=jump,
+            init=airnp.Gaussian(0.1, 0.1),
+        )
     stored = airnp.load(path)
     assert stored.n_iter == 6
     assert np.isfinite(stored.X).all()

@@ -10,7 +10,7 @@ import argparse
 import json
 import math
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 OK = 0
@@ -68,6 +68,23 @@ def report(options: argparse.Namespace, facts: Mapping[str, Any], text: str) -> 
         print(json.dumps(facts, default=str, allow_nan=False))
     elif not options.quiet:
         print(text)
+
+
+def given(options: argparse.Namespace, names: Iterable[str]) -> str | None:
+    """Return the first of these options that was given, as it is written; None if none was.
+
+    They are options without a default of their own: None, False for a flag, [] for one that is repeated.
+
+    Examples
+    --------
+    >>> given(argparse.Namespace(seed=0, check_all=False, missing=[]), ("check_all", "missing", "seed"))
+    '--seed'
+    """
+    for name in names:
+        value = getattr(options, name)
+        if value is not None and value is not False and value != []:
+            return f"--{name.replace('_', '-')}"
+    return None
 
 
 # --- types of arguments ---

@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 import argparse
-import io
-from dataclasses import replace
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from airnp.commands import resuming, sparse_complete
 from airnp.commands.base import (
     INTERRUPTED,
     OK,
     Command,
     UsageError,
-    WorkError,
     add_talk_arguments,
-    finite_number,
     report,
     shows_progress,
 )
-from airnp.commands.fitting import add_fit_arguments, fit_options, fit_within
-from airnp.commands.outputs import add_output_arguments, check_output, write_whole
-from airnp.commands.reading import add_reading_arguments, decided, labels_of, reading_of
+from airnp.commands.completed import (
+    add_completed_arguments,
+    checked_files,
+    rehearse,
+    table_facts,
+    table_line,
+    written,
+    written_lines,
+)
+from airnp.commands.fitting import add_fit_arguments, explained, fit_options, fit_within
+from airnp.commands.limits import add_bounds_argument, bounds_of, check_within
+from airnp.commands.reading import add_reading_arguments, labels_of, reading_of
 
 if TYPE_CHECKING:
     from airnp.result import FitResult
@@ -33,34 +42,29 @@ Fill the gaps of a table of numbers. Formats go by the name: .csv and .tsv (also
 and none, in a sparse matrix (.mtx, .npz of SciPy) all entries that are not stored.
 
 Numbers that are there stay as they are; --fitted writes the model's own values in their place.
+
+With --checkpoint a run that was interrupted, killed or out of time can go on: --resume FILE takes its data
+and its settings from the file, and ends with the numbers of an uninterrupted run.
 """
 
 EXAMPLES = """\
   airnp complete ratings.csv -o filled.csv
   airnp complete ratings.csv -o filled.csv --bounds 1 5 --round
+  airnp complete sensors.csv -o filled.csv --auto
+  airnp complete sensors.csv -o filled.csv --interval 0.9
   airnp complete sensors.parquet -o filled.parquet --index-col time --missing -999
   airnp complete values.npy --mask observed.npy -o filled.npy --device cuda
+  airnp complete large.npy -o filled.npy --checkpoint run.npz --time-limit 3600
+  airnp complete --resume run.npz -o filled.npy --force
+  airnp complete links.mtx -o filled.npz --form sparse --rank 32
   airnp complete links.mtx -o filled.npz --result learned.npz && airnp graph learned.npz -o graph.csv
 """
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("table", type=Path, help="file to read")
-    add_output_arguments(parser, ".csv .tsv .npy .npz .mtx .parquet, also .csv.gz .tsv.gz .mtx.gz")
-    parser.add_argument(
-        "--result",
-        type=Path,
-        metavar="FILE.npz",
-        help="save all that was learned as well, for airnp graph and airnp.load",
-    )
-    parser.add_argument("--fitted", action="store_true", help="write the fitted values everywhere")
-    parser.add_argument(
-        "--bounds",
-        nargs=2,
-        type=finite_number,
-        metavar=("LOW", "HIGH"),
-        help="clip what is filled in; numbers that are there must be within",
-    )
+    parser.add_argument("table", type=Path, nargs="?", help="file to read, unless --resume is given")
+    add_completed_arguments(parser)
+    add_bounds_argument(parser, "clip what is filled in; numbers that are there must be within")
     parser.add_argument(
         "--round",
         action="store_true",
@@ -75,46 +79,61 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="the complete table, to report the error (NMAE) of the gaps",
     )
+    parser.add_argument(
+        "--auto",
+        action="store_true",
+        help="try several settings, take what predicts held-out numbers best, and report the error to expect "
+        "(takes about five times as long)",
+    )
+    resuming.add_run_arguments(parser)
     add_reading_arguments(parser)
     add_fit_arguments(parser)
+    sparse_complete.add_form_argument(parser)
     add_talk_arguments(parser)
 
 
 def _run(options: argparse.Namespace) -> int:
-    import numpy as np
+    if options.resume is not None:
+        return resuming.run(options)
+    if options.table is None:
+        raise UsageError("the following arguments are required: table, or --resume")
+    resuming.check_run_options(options)
+    matrix = sparse_complete.wanted(options)
+    return _run_dense(options) if matrix is None else sparse_complete.run(options, matrix)
 
+
+def _run_dense(options: argparse.Namespace) -> int:
     from airnp import tables
 
-    kind = tables.kind_of(options.output)
-    _check_files(options)
+    _check_choice(options)
+    files = checked_files(options)
     table = tables.read(options.table, reading_of(options))
     observed = _observed(options, table)
-    _check_bounds(options, table)
+    width = table.values.shape[1]
+    check_within(options, options.table, table.values.ravel(), lambda k: table.place(*divmod(k, width)))
     truth = None if options.truth is None else _truth(options.truth, table, observed)
-    labels = None if options.result is None else labels_of(table)
-    tables.write(
-        io.BytesIO(), kind, table
-    )  # a rehearsal: what the format cannot hold is known before the work
-    settings = {**fit_options(options), "progress": shows_progress(options)}
+    keeps_labels = options.result is not None or options.checkpoint is not None
+    labels = labels_of(table) if keeps_labels else None
+    rehearse(files, table)
+    settings = {
+        **fit_options(options),
+        **resuming.checkpoint_options(options),
+        "bounds": bounds_of(options),
+        "integers": table.whole if options.round else None,
+        "progress": shows_progress(options),
+    }
 
     names = {"Y": str(options.table), "mask": str(options.mask or options.table)}
-    result, facts = fit_within(options.time_limit, table.values, observed, names, **settings)
-    fitted = _within(options, table, result.matrix.astype(table.values.dtype))
-    filled = fitted if options.fitted else np.where(observed, table.values, fitted)
-    write_whole(options.output, lambda file: tables.write(file, kind, replace(table, values=filled)))
-    if options.result is not None:
-        _save(replace(result, labels=labels), options.result)
+    work: Callable[..., Any] = _chosen if options.auto else partial(fit_within, options.time_limit)
+    data = table.values if labels is None else labels.put_on(table.values)
+    result, facts = work(data, observed, names, **settings)
+    filled, files_facts = written(options, files, table, observed, result)
 
     facts = {
         "command": "complete",
         "input": str(options.table),
-        "output": str(options.output),
-        "result": None if options.result is None else str(options.result),
-        "rows": table.values.shape[0],
-        "columns": table.values.shape[1],
-        "missing": int((~observed).sum()),
-        "header": table.columns is not None,
-        "index": table.corner if table.rows is not None else None,
+        **files_facts,
+        **table_facts(table, observed),
         **facts,
         "nmae": None if truth is None else _error(filled, truth, observed),
     }
@@ -125,15 +144,13 @@ def _run(options: argparse.Namespace) -> int:
 # --- before the work ---
 
 
-def _check_files(options: argparse.Namespace) -> None:
-    check_output(options.output, options.force)
-    if options.result is None:
-        return
-    if options.result.suffix != ".npz":
-        raise UsageError(f"--result: expected a name that ends in .npz, got {options.result}")
-    if options.result == options.output:
-        raise UsageError("--result and --output are the same file")
-    check_output(options.result, options.force)
+def _check_choice(options: argparse.Namespace) -> None:
+    if options.auto and options.regularizers not in (None, "auto"):
+        raise UsageError("--auto chooses --regularizers by itself")
+    if options.auto and options.checkpoint is not None:
+        raise UsageError("--checkpoint: several fits cannot share one, as --auto would have to")
+    if options.auto and options.time_limit is not None:
+        raise UsageError("--time-limit: several fits cannot share one, as --auto would have to")
 
 
 def _observed(options: argparse.Namespace, table: Table) -> Any:
@@ -172,47 +189,32 @@ def _truth(path: Path, table: Table, observed: Any) -> Values:
     return truth
 
 
-def _check_bounds(options: argparse.Namespace, table: Table) -> None:
-    import numpy as np
+# --- the work ---
 
-    if options.bounds is None:
-        return
-    low, high = options.bounds
-    if low > high:
-        raise UsageError(f"--bounds: expected LOW <= HIGH, got {low:g} {high:g}")
-    outside = np.argwhere((table.values < low) | (table.values > high))
-    if len(outside):
-        row, column = outside[0]
-        raise UsageError(
-            f"{options.table}: {len(outside)} numbers are outside --bounds {low:g} {high:g}, the first is "
-            f"{table.values[row, column]:g} in {table.place(row, column)}"
-        )
+
+def _chosen(
+    values: Values, observed: Any, names: Mapping[str, str], **settings: Any
+) -> tuple[FitResult, dict[str, Any]]:
+    """Complete with settings that held-out numbers choose; return the result and the facts about it."""
+    import airnp
+
+    del settings["regularizers"]
+    started = time.perf_counter()
+    found = explained(lambda: airnp.complete(values, observed, **settings), names)
+    result = found.result.to_numpy()
+    chosen = {name: value for name, value in found.choice.items() if name not in {*settings, "seed"}}
+    return result, {
+        "iterations": result.n_iter,
+        "stop_reason": result.stop_reason,
+        "seconds": round(time.perf_counter() - started, 3),
+        "seed": result.seed,
+        "expected_nmae": found.expected_nmae,
+        "standard_error": found.standard_error,
+        "choice": ", ".join(f"{name}={value!r}" for name, value in chosen.items()) or "the defaults",
+    }
 
 
 # --- after it ---
-
-
-def _within(options: argparse.Namespace, table: Table, values: Values) -> Values:
-    """Return fitted values, rounded and clipped as asked for; a rounded one stays within the bounds."""
-    import numpy as np
-
-    rounded = table.whole if options.round else np.zeros(values.shape[1], dtype=bool)
-    values = np.where(rounded, np.rint(values), values)
-    if options.bounds is None:
-        return values
-    low, high = options.bounds
-    return np.clip(
-        values,
-        np.where(rounded, np.ceil(low), low).astype(values.dtype),
-        np.where(rounded, np.floor(high), high).astype(values.dtype),
-    )
-
-
-def _save(result: FitResult, path: Path) -> None:
-    try:
-        result.save(path)
-    except OSError as error:
-        raise WorkError(f"could not write {path}: {error}") from error
 
 
 def _error(filled: Values, truth: Values, observed: Any) -> float:
@@ -222,16 +224,16 @@ def _error(filled: Values, truth: Values, observed: Any) -> float:
 
 
 def _text(options: argparse.Namespace, table: Table, facts: dict[str, Any]) -> str:
-    shape = f"{facts['rows']} rows, {facts['columns']} columns"
     lines = [
-        f"{options.table}: {shape} ({decided(table)}), {facts['missing'] / table.values.size:.1%} missing",
+        table_line(options.table, table, facts),
         f"{facts['iterations']} iterations in {facts['seconds']:.1f} s: {facts['stop_reason']}",
     ]
+    if facts.get("expected_nmae") is not None:
+        expected = f"{facts['expected_nmae']:.4f} ± {facts['standard_error']:.4f}"
+        lines.append(f"expected NMAE of the gaps {expected}, with {facts['choice']}")
     if facts["nmae"] is not None:
         lines.append(f"NMAE of the gaps {facts['nmae']:.4f}")
-    so_far = " the result so far to" if facts["stop_reason"] == "interrupted" else ""
-    lines += [f"wrote{so_far} {path}" for path in (options.output, options.result) if path is not None]
-    return "\n".join(lines)
+    return "\n".join(lines + written_lines(facts))
 
 
 COMMAND = Command("fill the gaps of a table", _arguments, _run, EXAMPLES, DESCRIPTION)

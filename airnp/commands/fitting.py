@@ -12,9 +12,11 @@ from airnp.commands.base import UsageError, WorkError, positive_number, whole_nu
 
 if TYPE_CHECKING:
     from airnp.result import FitResult
+    from airnp.sparse import SparseFitResult
     from airnp.state import FitState
 
 Outcome = TypeVar("Outcome")
+Fitted = TypeVar("Fitted", "FitResult", "SparseFitResult")
 
 METHODS = ("auto", "air", "dmf", "tv")
 
@@ -36,16 +38,14 @@ def add_fit_arguments(parser: argparse.ArgumentParser, *, time_limit: bool = Tru
     group.add_argument(
         "--seed",
         type=whole_number(0),
-        default=0,
         metavar="N",
-        help="another start, another answer (%(default)s)",
+        help="another start, another answer (0)",
     )
     group.add_argument(
         "--regularizers",
         choices=METHODS,
-        default="auto",
         help="air: learned graphs; tv: total variation; dmf: none of them; auto: air, for pictures with tv, "
-        "and first a look for a matrix of low rank (%(default)s)",
+        "and first a look for a matrix of low rank (auto)",
     )
     group.add_argument(
         "--rank", type=whole_number(1), metavar="N", help="inner dimension of the factors (min(m, n))"
@@ -56,8 +56,7 @@ def add_fit_arguments(parser: argparse.ArgumentParser, *, time_limit: bool = Tru
     group.add_argument(
         "--device",
         type=_device,
-        default="cpu",
-        help="cpu, cuda, or cuda:1 for the second GPU (%(default)s)",
+        help="cpu, cuda, or cuda:1 for the second GPU (cpu)",
     )
 
 
@@ -81,9 +80,9 @@ def fit_options(options: argparse.Namespace) -> dict[str, Any]:
     found = {name: value for name, value in chosen.items() if value is not None}
     return {
         **found,
-        "seed": options.seed,
-        "regularizers": _regularizers(options.regularizers),
-        **_place(options.device),
+        "seed": options.seed or 0,
+        "regularizers": _regularizers(options.regularizers or "auto"),
+        **place_of(options),
     }
 
 
@@ -93,8 +92,9 @@ def _regularizers(name: str) -> Any:
     return {"auto": "auto", "air": None, "dmf": [], "tv": [airnp.TotalVariation()]}[name]
 
 
-def _place(device: str) -> dict[str, Any]:
+def place_of(options: argparse.Namespace) -> dict[str, Any]:
     """Return the namespace and device of a fit, which are there and can be used."""
+    device = options.device or "cpu"
     if device == "cpu":
         return {}
     from airnp.engines import INSTALL_CUPY
@@ -113,7 +113,7 @@ def _place(device: str) -> dict[str, Any]:
 
 
 class TimeLimit:
-    """A callback that ends a fit after some seconds, counted from when it was made."""
+    """A callback that ends a fit after some seconds, counted from when it was made; inf never does."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -163,9 +163,16 @@ def fit_within(
     """
     import airnp
 
+    return timed(limit, lambda clock: airnp.fit(Y, mask, callback=clock, **options).to_numpy(), names)
+
+
+def timed(
+    limit: float | None, work: Callable[[TimeLimit | None], Fitted], names: Mapping[str, str]
+) -> tuple[Fitted, dict[str, Any]]:
+    """Do a fit, which gets the time limit as its callback; return its result and how it went."""
     clock = None if limit is None else TimeLimit(limit)
     started = time.perf_counter()
-    result = explained(lambda: airnp.fit(Y, mask, callback=clock, **options), names).to_numpy()
+    result = explained(lambda: work(clock), names)
     reason = result.stop_reason
     if clock is not None and clock.reached and reason != "interrupted":
         reason = f"time limit of {clock.seconds:g} s reached"

@@ -94,10 +94,9 @@ def _run(options: argparse.Namespace) -> int:
 
 def _is_result(path: Path) -> bool:
     """Whether a file is a result that airnp saved, by the names of its members."""
-    if path.suffix.lower() != ".npz" or not zipfile.is_zipfile(path):
-        return False
-    with zipfile.ZipFile(path) as archive:
-        return {"header.npy", "factor_0.npy"} <= set(archive.namelist())
+    from airnp.tables import holds_result
+
+    return path.suffix.lower() == ".npz" and zipfile.is_zipfile(path) and holds_result(path)
 
 
 def _saved(options: argparse.Namespace) -> tuple[FitResult, Labels, dict[str, Any]]:
@@ -107,7 +106,8 @@ def _saved(options: argparse.Namespace) -> tuple[FitResult, Labels, dict[str, An
         result = airnp.load(options.source)
     except ValueError as error:
         raise UsageError(str(error)) from error
-    labels = result.index if options.axis == "rows" else result.columns
+    # The result of a sparse fit has no labels, and is one matrix.
+    labels = getattr(result, "index" if options.axis == "rows" else "columns", None)
     return (
         result,
         labels,
@@ -129,7 +129,8 @@ def _fitted(options: argparse.Namespace) -> tuple[FitResult, Labels, dict[str, A
 
 def _graph(options: argparse.Namespace, result: FitResult) -> Graph:
     make = result.row_graph if options.axis == "rows" else result.column_graph
-    if result.matrix.ndim != 2:
+    matrix = getattr(result, "matrix", None)
+    if matrix is not None and matrix.ndim != 2:
         raise UsageError(
             f"{options.source}: is a stack of matrices, each with its own graph; Python's airnp.load helps"
         )

@@ -101,7 +101,7 @@ def _run(options: argparse.Namespace) -> int:
         "missing": int((~observed).sum()),
         "stop_reason": "interrupted" if interrupted else "done",
         "seconds": round(time.perf_counter() - started, 3),
-        "seed": options.seed,
+        "seed": settings["seed"],
     }
     report(options, facts, _text(options, picture, facts, observed.size, unfilled))
     return INTERRUPTED if interrupted else OK

@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import argparse
 import os
-import secrets
 from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
+from airnp.atomic import real_path, write_atomically
 from airnp.commands.base import UsageError, WorkError
 
 
-def add_output_arguments(parser: argparse.ArgumentParser, kinds: str) -> None:
+def add_output_arguments(parser: argparse.ArgumentParser, kinds: str, *, required: bool = True) -> None:
     """Add ``--output`` and ``--force``."""
     parser.add_argument(
-        *("-o", "--output"), required=True, type=Path, metavar="FILE", help=f"what to write: {kinds}"
+        *("-o", "--output"), required=required, type=Path, metavar="FILE", help=f"what to write: {kinds}"
     )
     parser.add_argument("--force", action="store_true", help="overwrite files that are there already")
 
 
+def check_archive(name: str, path: Path | None) -> None:
+    """Raise a UsageError if a file for what only ``.npz`` can hold is called otherwise."""
+    if path is not None and path.suffix != ".npz":
+        raise UsageError(f"--{name}: expected a name that ends in .npz, got {path}")
+
+
 def check_output(path: Path, force: bool) -> None:
     """Raise a UsageError unless this file can be written without harm."""
-    folder = _real(path).parent
+    folder = real_path(path).parent
     if not folder.is_dir():
         raise UsageError(f"{path}: the folder {folder} does not exist")
     if path.is_dir():
@@ -43,21 +49,7 @@ def write_whole(path: Path, write: Callable[[BinaryIO], None]) -> None:
     WorkError
         If the disk refuses.
     """
-    real = _real(path)
-    temporary = real.with_name(f".{real.name}.{secrets.token_hex(4)}")
     try:
-        with open(temporary, "xb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, real)
-    except BaseException as error:
-        temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise WorkError(f"could not write {path}: {error}") from error
-        raise
-
-
-def _real(path: Path) -> Path:
-    """Return where a path leads: behind a link the file is replaced, not the link."""
-    return Path(os.path.realpath(path))
+        write_atomically(path, write)
+    except OSError as error:
+        raise WorkError(f"could not write {path}: {error}") from error

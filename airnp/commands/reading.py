@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from airnp.inputs import Labels
-    from airnp.tables import Reading, Table
+    from airnp.tables import Reading, Table, Values
 
 
 def add_reading_arguments(parser: argparse.ArgumentParser) -> None:
@@ -15,19 +15,13 @@ def add_reading_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group(
         "reading", "What is left out is guessed where that is safe, and reported."
     )
-    group.add_argument(
-        "--header",
-        action=argparse.BooleanOptionalAction,
-        help="whether the first line holds the names of the columns",
-    )
+    add_header_argument(group)
     group.add_argument(
         "--index-col",
         metavar="NAME",
         help="column with the labels of the rows: its name, its number from 1, or none",
     )
-    group.add_argument(
-        "--delimiter", type=_delimiter, metavar="CHAR", help="between the cells: ',' or tab, for example"
-    )
+    add_delimiter_argument(group)
     group.add_argument(
         "--missing",
         action="append",
@@ -36,6 +30,22 @@ def add_reading_arguments(parser: argparse.ArgumentParser) -> None:
         help="what else means missing; may be repeated",
     )
     group.add_argument("--array", metavar="NAME", help="which array of an .npz file")
+
+
+def add_header_argument(group: argparse._ArgumentGroup) -> None:
+    """Add ``--header`` and ``--no-header``."""
+    group.add_argument(
+        "--header",
+        action=argparse.BooleanOptionalAction,
+        help="whether the first line holds the names of the columns",
+    )
+
+
+def add_delimiter_argument(group: argparse._ArgumentGroup) -> None:
+    """Add ``--delimiter``."""
+    group.add_argument(
+        "--delimiter", type=_delimiter, metavar="CHAR", help="between the cells: ',' or tab, for example"
+    )
 
 
 def _delimiter(text: str) -> str:
@@ -76,4 +86,23 @@ def labels_of(table: Table) -> Labels | None:
         pandas.RangeIndex(length) if labels is None else pandas.Index(labels)
         for labels, length in zip((table.rows, table.columns), table.values.shape, strict=True)
     )
-    return Labels(rows, columns)
+    return Labels(rows.rename(table.corner) if table.corner else rows, columns)
+
+
+def labelled_table(values: Values, labels: Labels | None) -> Table:
+    """Return values as a table with the labels of a saved result: the way back from :func:`labels_of`."""
+    from airnp.tables import Table
+
+    if labels is None:
+        return Table(values)
+    rows, columns = (None if _is_numbered(index) else index for index in (labels.index, labels.columns))
+    name = labels.index.name
+    return Table(values, rows, columns, None if name is None else str(name))
+
+
+def _is_numbered(index: Any) -> bool:
+    """Whether an index only counts from 0, as one does where there are no labels."""
+    import numpy as np
+
+    plain = index.dtype.kind == "i" and index.name is None
+    return bool(plain and np.array_equal(index, np.arange(len(index))))

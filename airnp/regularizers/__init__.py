@@ -14,6 +14,7 @@ A regulariser holds only what the user said. :meth:`Regularizer.bind` checks it 
 from __future__ import annotations
 
 from airnp.regularizers.base import Problem, Regularizer, Term
+from airnp.regularizers.decay import WeightDecay
 from airnp.regularizers.fixed import DirichletEnergy, FixedLaplacian
 from airnp.regularizers.learned import AdaptiveLaplacian
 from airnp.regularizers.variation import TotalVariation
@@ -26,6 +27,7 @@ __all__ = [
     "Regularizer",
     "Term",
     "TotalVariation",
+    "WeightDecay",
     "default_regularizers",
 ]
 

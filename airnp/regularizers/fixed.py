@@ -106,13 +106,19 @@ class FixedLaplacian(Regularizer):
         keep_sparse = _is_sparse(self._adjacency) and has_sparse and not problem.batch
         adjacency, degree = _placed_graph(self._adjacency, problem, keep_sparse)
         shown = self._adjacency.astype(problem.dtype) if keep_sparse else adjacency
-        return FixedGraphTerm(self._weight_for(problem), transform, adjacency, degree, shown)
+        weight = self.weight_for(problem.fidelity_scale)
+        return FixedGraphTerm(weight, transform, adjacency, degree, shown)
 
-    def _weight_for(self, problem: Problem) -> float:
+    def weight_for(self, fidelity_scale: float) -> float:
+        """Return λ beside a data term of scale s."""
         if self.weight is not None:
             return self.weight
         mean_degree = float(self._adjacency.sum()) / self._adjacency.shape[0]
-        return GRAPH_WEIGHT * problem.fidelity_scale / mean_degree if mean_degree > 0 else 0.0
+        return GRAPH_WEIGHT * fidelity_scale / mean_degree if mean_degree > 0 else 0.0
+
+    def host_adjacency(self) -> Any:
+        """Return the adjacency in float64 on the host, dense or scipy.sparse in CSR form."""
+        return self._adjacency
 
 
 def _is_sparse(graph: Any) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from airnp._arrays import Array
+from airnp._checks import checked_whole
 from airnp.engines.contract import AdjacencyKind, Engine, Memory, Update
 from airnp.regularizers.base import (
     GRAPH_WEIGHT,
@@ -33,6 +34,15 @@ class AdaptiveLaplacian(Regularizer):
         240×240.
     adjacency : {"row", "global", "product"}
         How the adjacency A follows from the free matrix V; see :func:`airnp.engines.reference.adjacency`.
+    neighbors : int, optional
+        For ``form="sparse"``: how many candidate neighbours each row (or column) has besides itself. Default:
+        all entries of ``candidates``, or 20.
+    candidates : scipy.sparse matrix (k, k), optional
+        For ``form="sparse"``: candidate j of node i is stored at (i, j); the largest ``neighbors`` of a row
+        are taken. Default: those that are nearest in X, found anew now and then.
+    refresh : int
+        For ``form="sparse"``: iterations from one search for nearest neighbours to the next. Edges that stay
+        keep their weight.
 
     Examples
     --------
@@ -41,18 +51,34 @@ class AdaptiveLaplacian(Regularizer):
     """
 
     def __init__(
-        self, axis: Any = "rows", weight: float | None = None, adjacency: AdjacencyKind = "row"
+        self,
+        axis: Any = "rows",
+        weight: float | None = None,
+        adjacency: AdjacencyKind = "row",
+        neighbors: int | None = None,
+        candidates: Any = None,
+        refresh: int = 200,
     ) -> None:
         self.axis = checked_axis(axis)
         self.weight = None if weight is None else checked_weight(weight)
         self.adjacency: AdjacencyKind = checked_choice("adjacency", adjacency, _ADJACENCIES)
+        self.neighbors = None if neighbors is None else checked_whole("neighbors", neighbors)
+        self.candidates = candidates
+        self.refresh = checked_whole("refresh", refresh)
         self.name = axis_name(axis)
 
     def __repr__(self) -> str:
-        return f"AdaptiveLaplacian({self.axis!r}, weight={self.weight!r}, adjacency={self.adjacency!r})"
+        sparse = "" if self.neighbors is None else f", neighbors={self.neighbors}"
+        if self.candidates is not None:
+            sparse += f", candidates=<graph of {self.candidates.shape[0]} nodes>"
+        return (
+            f"AdaptiveLaplacian({self.axis!r}, weight={self.weight!r}, adjacency={self.adjacency!r}{sparse})"
+        )
 
     def bind(self, problem: Problem) -> Term:
         """Return the term for a problem."""
+        if self.neighbors is not None or self.candidates is not None:
+            raise ValueError("neighbors, candidates: are for a sparse Y and form='sparse'")
         weight = GRAPH_WEIGHT * problem.fidelity_scale if self.weight is None else self.weight
         transform, nodes = bound_nodes(self.axis, problem)
         return LearnedGraphTerm(weight, transform, self.adjacency, (*problem.batch, nodes, nodes))

@@ -1,0 +1,243 @@
+"""Who, what and how much: tables with a line for each entry of a sparse matrix, on disk.
+
+A line names a row (a user), a column (an item) and mostly a number (the rating). Labels are any text; further
+columns are ignored. Formats go by the suffix: .csv and .tsv, also .gz, and .parquet.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+
+from airnp.tables import TableError, kind_of, load_pandas, number_of, opened, packing, told_delimiter
+
+SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
+"""The endings of file names that can be read and written."""
+
+_LOOKED_AT = 50
+"""Lines from which the delimiter is told."""
+
+Places = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Labels = list[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Triples:
+    """Entries of a sparse matrix, in the order of the file.
+
+    Attributes
+    ----------
+    users, items : list
+        Labels of the rows and columns, in the order in which they first appear.
+    rows, columns : int64 arrays (k,)
+        Places of each entry in these lists.
+    values : float64 array (k,)
+        Empty where pairs were read.
+    names : list of str or None
+        What the header calls the columns that were read.
+    """
+
+    users: Labels
+    items: Labels
+    rows: Places
+    columns: Places
+    values: Floats
+    names: list[str] | None
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def place(self, number: int) -> str:
+        """Return what the user calls an entry."""
+        user, item = self.users[self.rows[number]], self.items[self.columns[number]]
+        return f"user {str(user)!r}, item {str(item)!r}"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How to read a file of triples.
+
+    Attributes
+    ----------
+    columns : tuple of str
+        Names or numbers, from 1, of the columns with user, item and rating; only two for pairs.
+    header : bool or None
+        Whether the first line holds names; None: ask ``is_header``.
+    delimiter : str or None
+        None: told from the first lines.
+    is_header : callable
+        Says of the first line's cells in question whether they are names.
+    """
+
+    columns: tuple[str, ...] = ("1", "2", "3")
+    header: bool | None = None
+    delimiter: str | None = None
+    is_header: Callable[[list[str]], bool] = lambda cells: number_of(cells[-1]) is None
+
+
+def kind_of_triples(path: Path) -> str:
+    """Return which of `SUFFIXES` a file's name ends in, or raise TableError."""
+    if not path.name.lower().endswith(SUFFIXES):
+        raise TableError(f"{path}: expected a name that ends in one of {', '.join(SUFFIXES)}")
+    return kind_of(path)
+
+
+def read(path: Path, layout: Layout | None = None) -> Triples:
+    """Read triples, or pairs if the layout has two columns.
+
+    Raises
+    ------
+    OSError
+        If there is no such file to read.
+    ImportError
+        If a package is missing; the message names the extra.
+    TableError
+        If the file is not what its name says; the message names the line.
+    """
+    layout = Layout() if layout is None else layout
+    kind = kind_of_triples(path)
+    with opened(path, kind) as content:
+        if kind == ".parquet":
+            found = _from_frame(load_pandas().read_parquet(content), layout)
+        else:
+            found = _from_text(content, layout, "\t" if kind.startswith(".tsv") else None)
+    if not len(found):
+        raise TableError(f"{path}: there are no entries in it")
+    return found
+
+
+# --- text ---
+
+
+def _from_text(content: BinaryIO, layout: Layout, delimiter: str | None) -> Triples:
+    text = io.TextIOWrapper(content, encoding="utf-8-sig", newline="")
+    try:
+        return _from_lines(text, layout, delimiter)
+    except UnicodeDecodeError as error:
+        raise TableError(f"expected text in UTF-8 ({error.reason})") from error
+    finally:
+        text.detach()  # closing the file is its owner's
+
+
+def _from_lines(text: Iterable[str], layout: Layout, delimiter: str | None) -> Triples:
+    lines = iter(text)
+    first = list(islice(lines, _LOOKED_AT))
+    delimiter = layout.delimiter or delimiter or told_delimiter("".join(first))
+    source = csv.reader(chain(first, lines), delimiter=delimiter, skipinitialspace=True, strict=True)
+    numbered = ((source.line_num, cells) for cells in source if cells)
+    start = next(numbered, None)
+    if start is None:
+        raise TableError("there are no entries in it")
+    head = [cell.strip() for cell in start[1]]
+    places = [_column(name, head) for name in layout.columns]
+    asked = [head[place] for place in places]
+    header = layout.header
+    if header is None:
+        header = not all(name.isdecimal() for name in layout.columns) or layout.is_header(asked)
+    body = numbered if header else chain([start], numbered)
+    return _gathered(body, places, asked if header else None)
+
+
+def _column(wanted: str, names: Sequence[str]) -> int:
+    """Return the place of a column that is called by its name or its number from 1."""
+    # A number is never a name: without a header, the first line holds labels that may be numbers, too.
+    if wanted.isdecimal() and 1 <= int(wanted) <= len(names):
+        return int(wanted) - 1
+    if not wanted.isdecimal() and wanted in names:
+        return names.index(wanted)
+    listed = ", ".join(map(repr, names[:10]))
+    raise TableError(f"there is no column {wanted!r} among the {len(names)}: {listed}")
+
+
+def _gathered(lines: Iterator[tuple[int, list[str]]], places: list[int], names: list[str] | None) -> Triples:
+    """Read line by line: many millions of them are few numbers, but would be much text."""
+    users: dict[str, int] = {}
+    items: dict[str, int] = {}
+    rows, columns, values = array("q"), array("q"), array("d")
+    user_at, item_at, *value_at = places
+    least = max(places) + 1
+    for number, cells in lines:
+        if len(cells) < least:
+            raise TableError(f"line {number} has {len(cells)} cells, expected at least {least}")
+        user, item = cells[user_at].strip(), cells[item_at].strip()
+        if not user or not item:
+            raise TableError(f"line {number}: the {'item' if user else 'user'} is missing")
+        if value_at:
+            cell = cells[value_at[0]].strip()
+            value = number_of(cell)
+            if value is None or not math.isfinite(value):
+                raise TableError(f"line {number}: {cell!r} is no rating, expected a number")
+            values.append(value)
+        rows.append(users.setdefault(user, len(users)))
+        columns.append(items.setdefault(item, len(items)))
+    found = np.array(rows, dtype=np.int64), np.array(columns, dtype=np.int64)
+    return Triples(list(users), list(items), *found, np.array(values, dtype=np.float64), names)
+
+
+# --- parquet ---
+
+
+def _from_frame(frame: Any, layout: Layout) -> Triples:
+    pandas = load_pandas()
+    names = [str(name) for name in frame.columns]
+    places = [_column(name, names) for name in layout.columns]
+    parts = [frame.iloc[:, place] for place in places]
+    for part in parts:
+        if part.isna().any():
+            line = int(np.argmax(part.isna().to_numpy())) + 1
+            raise TableError(f"row {line}: column {str(part.name)!r} has no value")
+    values = np.empty(0)
+    if len(parts) > 2:
+        try:
+            values = parts[2].to_numpy(dtype=np.float64)
+        except (TypeError, ValueError):
+            raise TableError(f"column {str(parts[2].name)!r}: expected numbers") from None
+        if not np.isfinite(values).all():
+            line = int(np.argmin(np.isfinite(values))) + 1
+            raise TableError(f"row {line}: {values[line - 1]} is no rating, expected a number")
+    (rows, users), (columns, items) = (pandas.factorize(part) for part in parts[:2])
+    found = rows.astype(np.int64), columns.astype(np.int64)
+    return Triples(list(users), list(items), *found, values, [names[place] for place in places])
+
+
+# --- writing ---
+
+
+def write(
+    file: BinaryIO, kind: str, names: Sequence[str], users: Labels, items: Labels, values: npt.NDArray[Any]
+) -> None:
+    """Write lines of a user, an item and a number, under a header, to an open file.
+
+    Parameters
+    ----------
+    file : binary file
+    kind : str
+        One of `SUFFIXES`.
+    names : sequence of 3 str
+        The header.
+    users, items : list (k,)
+    values : array (k,)
+    """
+    if kind == ".parquet":
+        pandas = load_pandas()
+        columns = dict(zip(names, (users, items, values), strict=True))
+        pandas.DataFrame(columns).to_parquet(file, engine="pyarrow", index=False)
+        return
+    with packing(file, kind) as plain:
+        text = io.TextIOWrapper(plain, encoding="utf-8", newline="")
+        delimiter = "\t" if kind.startswith(".tsv") else ","
+        writer = csv.writer(text, delimiter=delimiter, lineterminator="\n")
+        writer.writerow(names)
+        writer.writerows(zip(users, items, map(str, values), strict=True))
+        text.detach()  # writes what is left; closing the file is its owner's

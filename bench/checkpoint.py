@@ -1,0 +1,94 @@
+"""What do checkpoints cost? The time to write one, and that of keeping a state to write, in one run.
+
+    python -m bench.checkpoint [--size 1000] [--threads 1] [--every 30]
+
+AIR in float32 with the automatic stop, so that the file holds the best iterate, too. Writing is the whole of
+it: the result so far, the state, the disk's own confirmation. The folder is that for temporary files, or
+``--folder``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+import airnp
+from airnp.loop import Loop
+from airnp.training import Training
+from bench.timing import in_pinned_process, interleaved
+
+PORTION = 10
+"""Iterations between two records, after which a state is kept."""
+
+
+def problem(m: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    return rng.random((m, m)).astype("float32"), rng.random((m, m)) < 0.7
+
+
+def seconds_of_a_write(m: int, threads: int, folder: Path, writes: int = 7) -> tuple[float, int]:
+    """Return the median time of a checkpoint, and the bytes of the file."""
+    file, seconds, save = folder / "run.npz", [], Loop._save
+
+    def timed(self: Loop, checkpoint: object) -> None:
+        start = time.perf_counter()
+        save(self, checkpoint)
+        seconds.append(time.perf_counter() - start)
+
+    Loop._save = timed
+    try:
+        settings = {"regularizers": None, "stop": airnp.HeldOut(every=5), "seed": 0, "threads": threads}
+        rhythm = {"record_every": 5, "max_iter": 5 * writes, "checkpoint_every": 0}
+        airnp.fit(*problem(m), checkpoint=file, **rhythm, **settings)
+    finally:
+        Loop._save = save
+    return float(np.median(seconds[1:])), file.stat().st_size
+
+
+def runners(m: int, threads: int) -> dict:
+    """Return the same training with and without a copy of the optimiser's memory."""
+    found = {}
+    for name, resumable in (("without", False), ("with", True)):
+        objective = airnp.Objective(*problem(m), engine="cpu")
+        training = Training(objective, airnp.Adam(), objective.init(0), threads=threads, resumable=resumable)
+
+        def portions(count: int, training: Training = training) -> None:
+            for _ in range(count):
+                training.advance(PORTION)
+
+        found[name] = portions
+    return found
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Measure in a process of its own and print."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--size", type=int, default=1000)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--every", type=float, default=30.0)
+    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args(argv)
+    m, threads, every = options.size, options.threads, options.every
+    if not options.inside:
+        folder = [] if options.folder is None else ["--folder", str(options.folder)]
+        arguments = ["--size", str(m), "--threads", str(threads), "--every", str(every), *folder]
+        in_pinned_process("bench.checkpoint", threads, *arguments, "--inside")
+        return
+    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+        seconds, size = seconds_of_a_write(m, threads, Path(folder))
+    ratio = interleaved(runners(m, threads), rounds=5, seconds=1.0).ratio("with", "without")
+    print(f"{m}x{m}, float32, {threads} threads")
+    print(f"a checkpoint: {seconds:.2f} s, {size / 2**20:.0f} MiB")
+    print(f"one every {every:g} s: {seconds / every:.1%} of the time")
+    print(f"keeping a state after every {PORTION} iterations: {ratio - 1:.1%} of the time")
+
+
+if __name__ == "__main__":
+    main()
