@@ -3,9 +3,10 @@
 =========================  =====================================================================
 :func:`before_after`       the data with its gaps, the completed matrix, the error
 :func:`trajectories`       loss, energies and error over the iterations
-:func:`laplacians`         learned graphs as heat maps, at the moments of a :class:`GraphRecorder`
+:func:`laplacians`         learned graphs as heat maps, at the moments of a :class:`airnp.GraphRecorder`
 :func:`singular_values`    the spectrum of the recovered matrix
 :func:`graph`              a learned graph, as nodes and edges or as a matrix
+:func:`uncertainty`        how wide the intervals of missing entries are
 =========================  =====================================================================
 
 Each draws into axes that are given, or into a new figure of pyplot's, and returns the Axes or, if there are
@@ -19,5 +20,14 @@ from airnp.plot.heatmaps import laplacians
 from airnp.plot.network import graph
 from airnp.plot.pictures import before_after
 from airnp.plot.spectrum import singular_values
+from airnp.plot.uncertainty import uncertainty
 
-__all__ = ["GraphRecorder", "before_after", "graph", "laplacians", "singular_values", "trajectories"]
+__all__ = [
+    "GraphRecorder",
+    "before_after",
+    "graph",
+    "laplacians",
+    "singular_values",
+    "trajectories",
+    "uncertainty",
+]

@@ -36,7 +36,7 @@ def before_after(
     result : FitResult
     truth : array-like (…, m, n), optional
         The complete matrix, or the whole stack. With it the third panel is the absolute error of the
-        second one. Without it, it is |X − Y| on the observed entries: what the fit left over.
+        second one. Without it, it is ``|X − Y|`` on the observed entries: what the fit left over.
     problem : int or tuple of int, optional
         Which problem of a stack.
     axes : three Axes, optional
