@@ -1,0 +1,156 @@
+"""Is ``airnp.complete`` honest about its error, and does what it chooses beat the defaults?
+
+    python -m bench.complete                          # all rows of the paper, one seed: about half an hour
+    python -m bench.complete --rows "IC 20%" --seeds 3
+    python -m bench.complete --small --seeds 20       # problems of 48×48 without data, a second or two each
+    python -m bench.complete --report-only            # only print the table again
+
+For each row and seed: the NMAE that ``airnp.complete(Y, mask)`` expects, the one that it has, z = (expected −
+true) / standard error, and the true NMAE of ``airnp.fit`` with its defaults and the same seed. The truth
+decides nothing. In a clone, with ``pip install -e ".[data]"``; the data come from :mod:`airnp.datasets`.
+
+Each row and seed is one file in ``OUT``; a second start computes only what is missing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import airnp
+from airnp.demo import scene
+from bench.paper_rows import ROWS, Problem, Row
+from bench.speed import RESULTS
+from bench.timing import markdown
+
+FOLDER = RESULTS / "complete"
+
+
+def _picture(holes: bool, seed: int) -> Problem:
+    rng = np.random.default_rng([seed, 5])
+    truth = scene(56)[4:52, 4:52].astype(np.float32)
+    truth = np.roll(truth, tuple(rng.integers(0, 48, 2)), axis=(0, 1))
+    mask = airnp.masks.random(truth.shape, 0.3, seed=seed)
+    if holes:
+        mask[:] = True
+        for top, left in rng.integers(0, 42, (5, 2)):
+            mask[top : top + 6, left : left + 6] = False
+    return Problem(truth, mask)
+
+
+def _table(seed: int) -> Problem:
+    rng = np.random.default_rng([seed, 6])
+    truth = rng.random((48, 4)) @ rng.random((4, 40)) + 0.1 * rng.standard_normal((48, 40))
+    return Problem(truth.astype(np.float32), airnp.masks.random(truth.shape, 0.3, seed=seed))
+
+
+SMALL = {
+    "small picture 30%": Row("small picture 30%", partial(_picture, False), {}),
+    "small picture holes": Row("small picture holes", partial(_picture, True), {}),
+    "small table 30%": Row("small table 30%", _table, {}),
+}
+ALL = {**ROWS, **SMALL}
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Compute what is missing, and print the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rows", nargs="+", choices=tuple(ALL), default=tuple(ROWS), metavar="ROW")
+    parser.add_argument("--small", action="store_true", help="small problems instead of the paper's rows")
+    parser.add_argument("--seeds", type=int, default=1, help="how many seeds (%(default)s)")
+    parser.add_argument("--first-seed", type=int, default=0, help="and from which on (%(default)s)")
+    parser.add_argument("--threads", type=int, default=None)
+    parser.add_argument("--max-iter", type=int, default=40_000)
+    parser.add_argument("--out", type=Path, default=FOLDER)
+    parser.add_argument("--report-only", action="store_true")
+    arguments = parser.parse_args(argv)
+    names = tuple(SMALL) if arguments.small else arguments.rows
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    if not arguments.report_only:
+        for seed in range(arguments.first_seed, arguments.first_seed + arguments.seeds):
+            for name in names:
+                file = arguments.out / f"{name.replace(' ', '_').replace('%', '')}-{seed}.json"
+                if not file.exists():
+                    found = measured(ALL[name], seed, threads=arguments.threads, max_iter=arguments.max_iter)
+                    file.write_text(json.dumps(found, indent=1))
+                    print(f"{name}, seed {seed}: {found['seconds']:.0f} s", flush=True)
+    print(report([json.loads(file.read_text()) for file in sorted(arguments.out.glob("*.json"))]))
+
+
+def measured(row: Row, seed: int, **settings: Any) -> dict[str, Any]:
+    """Return what one call of ``airnp.complete`` says, and what is true."""
+    problem = row.load(seed)
+    started = time.perf_counter()
+    completion = airnp.complete(problem.observed, problem.mask, seed=seed, **settings)
+    seconds = time.perf_counter() - started
+    tried = completion.candidates
+    default = completion.result
+    if set(completion.choice) != {"seed", *settings}:
+        default = airnp.fit(problem.observed, problem.mask, seed=seed, **settings)
+    true, of_default = (
+        float(airnp.metrics.nmae(result.matrix, problem.truth, problem.mask))
+        for result in (completion.result, default)
+    )
+    return {
+        "row": row.name,
+        "seed": seed,
+        "expected": completion.expected_nmae,
+        "standard_error": completion.standard_error,
+        "true": true,
+        "z": (completion.expected_nmae - true) / completion.standard_error,
+        "default": of_default,
+        "lowest": tried.best.nmae,
+        "clusters": tried.judges.count,
+        "held_out": int(tried.held_out.sum()),
+        "choice": {name: repr(value) for name, value in completion.choice.items()},
+        "candidates": str(tried).splitlines(),
+        "seconds": seconds,
+    }
+
+
+def report(found: list[dict[str, Any]]) -> str:
+    """Return the table, and what it comes to."""
+    places = {name: place for place, name in enumerate(ALL)}
+    ordered = sorted(found, key=lambda each: (places[each["row"]], each["seed"]))
+    head = ["row", "seed", "expected", "true", "z", "`fit`", "choice / `fit`", "held out", "clusters"]
+    lines = [
+        [
+            each["row"],
+            str(each["seed"]),
+            f"{each['expected']:.5f} ± {each['standard_error']:.5f}",
+            f"{each['true']:.5f}",
+            f"{each['z']:+.1f}",
+            f"{each['default']:.5f}",
+            "same" if each["true"] == each["default"] else f"{each['true'] / each['default']:.3f}",
+            str(each["held_out"]),
+            str(each["clusters"]),
+        ]
+        for each in ordered
+    ]
+    text = markdown(head, lines)
+    if not found:
+        return text
+    scores = [each["z"] for each in found]
+    beyond = sum(abs(score) > 2 for score in scores)
+    ratios = [each["true"] / each["default"] for each in found]
+    return (
+        f"{text}\n\nz: mean {statistics.fmean(scores):+.2f}, root mean square "
+        f"{statistics.fmean(score**2 for score in scores) ** 0.5:.2f}, beyond ±2 in {beyond} of "
+        f"{len(found)}. Choice against `fit`: better in {sum(ratio < 1 for ratio in ratios)}, same in "
+        f"{sum(ratio == 1 for ratio in ratios)}, worse in {sum(ratio > 1 for ratio in ratios)}; geometric "
+        f"mean of the ratio {statistics.geometric_mean(ratios):.3f}."
+    )
+
+
+if __name__ == "__main__":
+    main()
