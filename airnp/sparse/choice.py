@@ -1,0 +1,107 @@
+"""Dense or sparse? On request, or by what fits into memory."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from array_api_compat import is_cupy_namespace, is_numpy_namespace
+
+from airnp._arrays import namespace_name, standard_namespace
+from airnp.engines.cuda_device import check_device
+from airnp.memory_errors import needed_bytes
+from airnp.regularizers.base import checked_choice
+from airnp.sparse.contract import SparseOperations
+from airnp.sparse.entries import is_sparse
+
+Form: TypeAlias = Literal["auto", "dense", "sparse"]
+
+_FORMS = ("auto", "dense", "sparse")
+
+
+def wants_sparse(form: Any, Y: Any, depth: int, rank: Any, dtype: Any, xp: Any = None) -> bool:
+    """Whether ``airnp.fit`` is to take the sparse form: on request, or when the dense one would not fit.
+
+    The dense form is thought not to fit if it needs more than the memory that is available now: the host's,
+    or that of the device for ``xp=cupy``.
+    """
+    checked_choice("form", form, _FORMS)
+    if form != "auto" or not is_sparse(Y) or Y.ndim != 2:
+        return bool(form == "sparse")
+    kind = "float32" if dtype is not None and np.dtype(dtype) == np.float32 else "float64"
+    width = rank if isinstance(rank, int) and rank > 0 else None
+    m, n = Y.shape
+    on_device = xp is not None and is_cupy_namespace(standard_namespace(xp))
+    memory = device_memory() if on_device else available_memory()
+    return needed_bytes((), m, n, max(int(depth), 2), width, kind) > memory
+
+
+def on_the_host(Y: Any, xp: Any) -> tuple[Any, Any]:
+    """Return Y and ``xp``, but for a sparse matrix of CuPy the one of SciPy, to be computed with in CuPy."""
+    found = sys.modules.get("cupyx.scipy.sparse")
+    if found is None or not found.issparse(Y):
+        return Y, xp
+    import cupy
+
+    return Y.get(), cupy if xp is None else xp
+
+
+def available_memory() -> int:
+    """Return how many bytes this process may still get, as far as the system tells; else 8 GiB."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            fields = dict(line.split(":", 1) for line in file)
+        return int(fields["MemAvailable"].split()[0]) * 1024
+    except (OSError, KeyError, ValueError):
+        pass
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return 8 * 2**30
+
+
+def device_memory() -> int:
+    """Return how many bytes of the current CUDA device are free."""
+    import cupy
+
+    check_device()
+    return int(cupy.cuda.runtime.memGetInfo()[0])
+
+
+def refuse_for_sparse(**options: Any) -> None:
+    """Say which options the sparse form does not have."""
+    given = [name for name, value in options.items() if value is not None]
+    if given:
+        raise ValueError(
+            f"{', '.join(given)}: not with form='sparse', whose stored entries are what is observed"
+        )
+
+
+def refuse_for_dense(**options: Any) -> None:
+    """Say which options only the sparse form has."""
+    given = [name for name, value in options.items() if value is not None and value is not False]
+    if given:
+        raise ValueError(f"{', '.join(given)}: only with a scipy.sparse Y and form='sparse'")
+
+
+def sparse_engine(engine: Any, xp: Any) -> SparseOperations:
+    """Return who carries out the operations of the sparse form: for NumPy arrays, or for those of CuPy."""
+    space = None if xp is None else standard_namespace(xp)
+    on_device = space is not None and is_cupy_namespace(space)
+    if space is not None and not (on_device or is_numpy_namespace(space)):
+        raise ValueError(f"xp: form='sparse' works on arrays of NumPy and CuPy, got {namespace_name(space)}")
+    from airnp.sparse import cpu, cuda, reference
+
+    known: dict[str, Any] = {"auto": cpu, "cpu": cpu, "reference": reference}
+    if on_device:
+        known = {"auto": cuda, "cuda": cuda}
+    if not (isinstance(engine, str) and engine in known):
+        names = ", ".join(map(repr, known))
+        arrays = "CuPy" if on_device else "NumPy; say xp=cupy for 'cuda'"
+        raise ValueError(f"engine: form='sparse' has {names} for arrays of {arrays}, got {engine!r}")
+    if on_device:
+        check_device()
+    found: SparseOperations = known[engine]
+    return found

@@ -1,0 +1,107 @@
+"""The operations of the sparse form on the CPU: the answers of ``reference.py`` by compiled loops."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from airnp.engines import threads as pool
+from airnp.engines._cpu_kernels import Kernel
+from airnp.sparse import _kernels as kernels
+from airnp.sparse.contract import Edges, Offsets, Slopes
+from airnp.sparse.entries import Entries, Pattern
+from airnp.sparse.hosted import dense as dense
+from airnp.sparse.hosted import number as number
+from airnp.sparse.hosted import numbers as numbers
+from airnp.sparse.hosted import xp as xp
+
+Floats = npt.NDArray[Any]
+
+_SMALL = 200_000
+"""Multiplications below which cutting work into chunks costs more than it gives."""
+
+
+def _chunks(work: int) -> int:
+    count = pool.current_threads()
+    return 1 if work < _SMALL * count else count
+
+
+def _cuts(indptr: npt.NDArray[Any], chunks: int) -> npt.NDArray[np.int64]:
+    """Return where to cut lines so that all chunks have about as many entries (and lines)."""
+    lines = len(indptr) - 1
+    work = indptr + np.arange(lines + 1)
+    goals = work[-1] * np.arange(1, chunks) // chunks
+    return np.concatenate([[0], np.searchsorted(work, goals), [lines]]).astype(np.int64)
+
+
+def _launch(kernel: Kernel, chunks: int, *arguments: Any) -> None:
+    kernel.build(chunks)(*arguments, chunks)
+
+
+def residuals(
+    entries: Entries, u: Floats, v: Floats, offsets: Offsets, *, scale: float, out: Slopes
+) -> float:
+    """Write the gradient of the fidelity and return its value; the longer side is walked, line by line.
+
+    Each chunk adds up its own ∂V; these are added in the end, in a fixed order. The answer is thus the same
+    for the same number of threads.
+    """
+    pattern, kind = entries.pattern, u.dtype.type
+    chunks = _chunks(entries.nnz * u.shape[1])
+    alone = chunks == 1
+    parts = out.v[None] if alone else np.empty((chunks, *v.shape), v.dtype)
+    part_columns = out.columns[None] if alone else np.empty((chunks, len(v)), v.dtype)
+    sums = np.empty(pattern.lines)
+    _launch(
+        kernels.residuals, chunks, pattern.indptr, pattern.indices, entries.values, u, v, kind(offsets.mean),
+        offsets.rows, offsets.columns, kind(scale), _cuts(pattern.indptr, chunks), out.u, out.rows, parts,
+        part_columns, sums,
+    )  # fmt: skip
+    if not alone:
+        _launch(kernels.add_parts, chunks, parts, part_columns, out.v, out.columns)
+    return scale / 2 * float(np.sum(sums))
+
+
+def values_at(
+    rows: npt.NDArray[Any], columns: npt.NDArray[Any], u: Floats, v: Floats, offsets: Offsets
+) -> Floats:
+    """Return μ + b_i + c_j + u_i·v_j at pairs."""
+    out = np.empty(len(rows), u.dtype)
+    mean = u.dtype.type(offsets.mean)
+    chunks = _chunks(len(rows) * u.shape[1])
+    _launch(kernels.values_at, chunks, rows, columns, u, v, mean, offsets.rows, offsets.columns, out)
+    return out
+
+
+def line_sums(pattern: Pattern, x: Floats, out: Floats) -> None:
+    """Write, for each line, the sum of the rows of x at its entries."""
+    chunks = _chunks(len(pattern.indices) * x.shape[1])
+    _launch(kernels.line_sums, chunks, pattern.indptr, pattern.indices, x, _cuts(pattern.indptr, chunks), out)
+
+
+def edge_terms(
+    edges: Edges, logits: Floats, t: Floats, metric: Floats, *, weights: Floats, slopes: Floats, pull: Floats
+) -> float:
+    """Write P, ∂R/∂logits and 2 L t of a learned graph; return R.
+
+    Outgoing edges first, then incoming ones by their own list: no two threads ever write to the same node.
+    """
+    pattern, (incoming, places) = edges.pattern, edges.incoming
+    chunks = _chunks(edges.count * t.shape[1])
+    means = np.empty(pattern.lines, t.dtype)
+    form = (pattern.indptr, pattern.indices, logits, t, metric, _cuts(pattern.indptr, chunks))
+    _launch(kernels.edge_terms, chunks, *form, weights, slopes, pull, means)
+    cuts = _cuts(incoming.indptr, chunks)
+    _launch(kernels.incoming_pull, chunks, incoming.indptr, incoming.indices, places, weights, t, cuts, pull)
+    return 0.5 * float(np.sum(means, dtype=np.float64))
+
+
+def laplacian(pattern: Pattern, weights: Floats, t: Floats, metric: Floats, *, pull: Floats) -> float:
+    """Write 2 L t of a symmetric adjacency; return R = ½ Σ A_ij D_ij."""
+    chunks = _chunks(len(pattern.indices) * t.shape[1])
+    means = np.empty(pattern.lines, t.dtype)
+    cuts = _cuts(pattern.indptr, chunks)
+    _launch(kernels.laplacian, chunks, pattern.indptr, pattern.indices, weights, t, metric, cuts, pull, means)
+    return 0.5 * float(np.sum(means, dtype=np.float64))

@@ -1,0 +1,103 @@
+"""Candidate edges: from neighbours or from a given graph, exchanged while their weights are carried over."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from airnp.sparse.contract import Edges
+from airnp.sparse.entries import Pattern, is_sparse
+
+Floats = npt.NDArray[Any]
+
+
+def edges_to(neighbours: npt.NDArray[Any]) -> Edges:
+    """Return edges from each node to its neighbours (m, k), which it is not among, and to itself.
+
+    Examples
+    --------
+    >>> edges_to(np.array([[1], [2], [0]])).pattern.indices
+    array([0, 1, 1, 2, 0, 2], dtype=int32)
+    """
+    m, k = neighbours.shape
+    ends = np.concatenate([neighbours, np.arange(m)[:, None]], axis=1).astype(np.int32)
+    ends.sort(axis=1)
+    return Edges(Pattern(np.arange(m + 1, dtype=np.int64) * (k + 1), ends.reshape(-1), m))
+
+
+def all_edges(nodes: int) -> Edges:
+    """Return the edges between all nodes: V is then the whole matrix, row by row."""
+    ends = np.tile(np.arange(nodes, dtype=np.int32), nodes)
+    return Edges(Pattern(np.arange(nodes + 1, dtype=np.int64) * nodes, ends, nodes))
+
+
+def given_edges(graph: Any, nodes: int, k: int | None) -> Edges:
+    """Return the edges stored in a given graph, of each row the k largest, and those to itself.
+
+    Examples
+    --------
+    >>> from scipy.sparse import csr_array
+    >>> given_edges(csr_array([[0, 5.0, 1.0], [5.0, 0, 0], [1.0, 0, 0]]), 3, 1).pattern.indices
+    array([0, 1, 0, 1, 0, 2], dtype=int32)
+    """
+    from scipy.sparse import coo_array, csr_array
+
+    if not is_sparse(graph):
+        raise TypeError(f"candidates: expected a scipy.sparse matrix, got {type(graph).__name__}")
+    if graph.shape != (nodes, nodes):
+        raise ValueError(f"candidates: expected shape {(nodes, nodes)}, got {graph.shape}")
+    found = coo_array(graph)
+    others = found.row != found.col
+    rows, columns, weights = found.row[others], found.col[others], found.data[others]
+    order = np.lexsort((columns, -weights, rows))
+    rows, columns = rows[order], columns[order]
+    if k is not None:
+        starts = np.searchsorted(rows, np.arange(nodes))
+        near = np.arange(len(rows)) - starts[rows] < k
+        rows, columns = rows[near], columns[near]
+    itself = np.arange(nodes)
+    rows, columns = np.concatenate([rows, itself]), np.concatenate([columns, itself])
+    lines = csr_array((np.ones(len(rows), bool), (rows, columns)), shape=graph.shape)
+    lines.sum_duplicates()
+    return Edges(Pattern(lines.indptr.astype(np.int64), lines.indices.astype(np.int32), nodes))
+
+
+class Exchange:
+    """From old edges to new ones: which stay, and where they were.
+
+    Examples
+    --------
+    >>> old, new = edges_to(np.array([[1], [2], [0]])), edges_to(np.array([[1], [0], [1]]))
+    >>> exchange = Exchange(old, new)
+    >>> exchange.carried(np.arange(6.0), np.full(6, -1.0)).tolist()
+    [0.0, 1.0, -1.0, 2.0, -1.0, 5.0]
+    """
+
+    def __init__(self, old: Edges, new: Edges) -> None:
+        before, after = _keys(old), _keys(new)
+        places = np.minimum(np.searchsorted(before, after), len(before) - 1)
+        self.stays = before[places] == after
+        self._places = places
+        self._new = new
+
+    def carried(self, values: Floats, otherwise: Floats) -> Floats:
+        """Return a value for each new edge: that of the old one, or another where there was none."""
+        return np.where(self.stays, values[self._places], otherwise).astype(values.dtype)
+
+    def logits(self, values: Floats) -> Floats:
+        """Return V on the new edges: an edge that was not there starts at the mean of its row's that stay.
+
+        So a new neighbour is as strong as the others at first.
+        """
+        first, kept = self._new.pattern.indptr[:-1], self.stays.astype(np.float64)
+        totals = np.add.reduceat(np.where(self.stays, values[self._places], 0.0), first)
+        means = totals / np.maximum(np.add.reduceat(kept, first), 1)
+        return self.carried(values, means[self._new.pattern.line_of_each()])
+
+
+def _keys(edges: Edges) -> npt.NDArray[np.int64]:
+    """Return one ascending number for each edge."""
+    pattern = edges.pattern
+    return pattern.line_of_each().astype(np.int64) * pattern.width + pattern.indices

@@ -1,0 +1,42 @@
+"""Graphs at the end of a sparse fit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from airnp._arrays import to_numpy
+from airnp.sparse.model import SparseModel
+from airnp.sparse.parameters import SparseState
+from airnp.sparse.result import SparseGraph
+from airnp.sparse.terms import Decay, LearnedGraph
+
+
+def fitted_graphs(model: SparseModel, state: SparseState) -> list[SparseGraph]:
+    """Return the graphs of a model at a state."""
+    if all(isinstance(term, Decay) for term in model.terms):
+        return []
+    energies = model.ops.numbers(model.evaluate(state).energies)
+    learned = zip(state.edges, model.layout.graphs(state.params), strict=True)
+    found = []
+    for term, energy in zip(model.terms, energies, strict=False):
+        if isinstance(term, Decay):
+            continue
+        said = term.regularizer
+        is_learned = isinstance(term, LearnedGraph)
+        adjacency = _adjacency(*next(learned)) if isinstance(term, LearnedGraph) else term.adjacency
+        found.append(SparseGraph(said.name, repr(said), term.weight, energy, adjacency, is_learned))
+    return found
+
+
+def _adjacency(edges: Any, logits: Any) -> Any:
+    """Return A = (P + Pᵀ)/2 as a scipy.sparse.csr_array."""
+    from scipy.sparse import csr_array
+
+    pattern, values = edges.pattern, to_numpy(logits[0]).astype(np.float64)
+    first, line = pattern.indptr[:-1], pattern.line_of_each()
+    weights = np.exp(values - np.maximum.reduceat(values, first)[line])
+    weights /= np.add.reduceat(weights, first)[line]
+    p = csr_array((weights, pattern.indices, pattern.indptr), shape=(pattern.lines, pattern.width))
+    return csr_array((p + p.T) / 2)

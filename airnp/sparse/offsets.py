@@ -1,0 +1,65 @@
+r"""Offsets: what rows and columns have on average, before any factor.
+
+.. math:: X_{ij} = μ + b_i + c_j + u_i·v_j, \qquad
+   \tfrac{s κ}{2} (\|b\|^2 + \|c\|^2) \text{ shrinks } b \text{ and } c
+
+With the fidelity s/2 Σ (x − y)² the best b_i, all else given, is Σ_j (y_ij − …) / (n_i + κ): the mean
+residual of the row, as if κ more entries had said zero.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from airnp._checks import checked_number
+from airnp.sparse.entries import Entries
+
+_SWEEPS = 10
+_DEFAULT_SHRINKAGE = 10.0
+
+
+def checked_offsets(offsets: Any) -> float | None:
+    """Return κ for what ``offsets`` of :func:`airnp.fit` says: None for no offsets.
+
+    Examples
+    --------
+    >>> checked_offsets(True), checked_offsets(2), checked_offsets(False)
+    (10.0, 2.0, None)
+    """
+    if isinstance(offsets, bool | np.bool_):
+        return _DEFAULT_SHRINKAGE if offsets else None
+    shrinkage = checked_number("offsets", offsets)
+    if shrinkage < 0:
+        raise ValueError(f"offsets: expected True, False or a shrinkage of at least 0, got {offsets!r}")
+    return shrinkage
+
+
+def first_offsets(
+    entries: Entries, shrinkage: float
+) -> tuple[float, npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Return μ, b (m,) and c (n,) that fit the entries without any factor, by turns, in float64.
+
+    Examples
+    --------
+    >>> from scipy.sparse import csr_array
+    >>> from airnp.sparse.entries import read_entries
+    >>> table = np.add.outer([1.0, 2.0], [0.0, 4.0, 5.0])
+    >>> mean, rows, columns = first_offsets(read_entries(csr_array(table)), 0.0)
+    >>> mean, rows.round(3), columns.round(3)
+    (4.5, array([-0.5,  0.5]), array([-3.,  1.,  2.]))
+    """
+    (m, n), columns = entries.shape, entries.pattern.indices
+    rows = entries.pattern.line_of_each()
+    values = entries.values.astype(np.float64)
+    mean = float(values.mean())
+    values -= mean
+    in_row = np.maximum(entries.pattern.counts + shrinkage, 1)
+    in_column = np.maximum(entries.column_counts + shrinkage, 1)
+    b, c = np.zeros(m), np.zeros(n)
+    for _ in range(_SWEEPS):
+        b = np.bincount(rows, values - c[columns], minlength=m) / in_row
+        c = np.bincount(columns, values - b[rows], minlength=n) / in_column
+    return mean, b, c

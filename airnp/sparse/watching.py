@@ -1,0 +1,150 @@
+"""When to stop a sparse fit, by the rules of :mod:`airnp.stopping`, and which iterate to give back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from airnp._arrays import to_numpy
+from airnp.sparse.entries import Entries
+from airnp.sparse.model import SparseModel
+from airnp.sparse.parameters import SparseState
+from airnp.stopping import EnergyChange, HeldOut, NeverStop
+
+_STANDSTILL = 1e-5
+"""Share of the fidelity that one iteration takes away, below which nothing moves."""
+
+
+def held_out_entries(entries: Entries, fraction: float, seed: int) -> npt.NDArray[np.bool_]:
+    """Return which entries to hold out: at random, as far as every row and column keeps one.
+
+    Examples
+    --------
+    >>> from scipy.sparse import csr_array
+    >>> from airnp.sparse.entries import read_entries
+    >>> int(held_out_entries(read_entries(csr_array(np.ones((20, 30)))), 0.1, seed=0).sum())
+    60
+    """
+    total = entries.nnz
+    wanted = min(max(round(fraction * total), min(20, total // 5)), total - 1)
+    order = np.random.default_rng([seed, 1]).permutation(total)
+    free = np.ones(total, bool)
+    for line in (entries.pattern.line_of_each()[order], entries.pattern.indices[order]):
+        free[np.unique(line, return_index=True)[1]] = False
+    held = np.zeros(total, bool)
+    held[order[np.flatnonzero(free)[:wanted]]] = True
+    return held
+
+
+class LastOfTheBest(HeldOut):
+    """As :class:`airnp.HeldOut`, but among iterates with almost the lowest error the last is taken.
+
+    For a rate that falls: its error ends on a plateau, where the lowest point is a matter of chance and the
+    last one has settled most.
+
+    Parameters
+    ----------
+    tolerance : float
+        Share of the lowest error that counts as no difference.
+    **settings
+        Those of :class:`airnp.HeldOut`.
+    """
+
+    def __init__(self, tolerance: float, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.tolerance = tolerance
+
+
+class Watch:
+    """Looks at a fit now and then. This one never stops it, and gives back what comes last."""
+
+    every: int | None = None
+
+    def check(
+        self, iteration: int, state: SparseState, values: Sequence[float], before: Sequence[float] | None
+    ) -> str | None:
+        """Return why to stop, from the parameters, fidelity and energies now and one iteration before."""
+        return None
+
+    @property
+    def best(self) -> tuple[int, SparseState] | None:
+        """The iterate to give back; None for the last."""
+        return None
+
+
+class EnergyWatch(Watch):
+    """Stops when all energies stand still."""
+
+    every = 1
+
+    def __init__(self, rule: EnergyChange, energies: int) -> None:
+        if energies == 0:
+            raise ValueError("stop: EnergyChange needs at least one regularizer with an energy to watch")
+        self._delta, self._energies = rule.delta, energies
+
+    def check(
+        self, iteration: int, state: SparseState, values: Sequence[float], before: Sequence[float] | None
+    ) -> str | None:
+        """Return why to stop."""
+        if before is None:
+            return None
+        change = np.abs(np.subtract(values, before))[1 : 1 + self._energies]
+        return f"energies changed by less than {self._delta:g}" if (change < self._delta).all() else None
+
+
+class HeldOutWatch(Watch):
+    """Stops when entries that the fit does not see are no longer predicted better.
+
+    The rule's own words apply: patience counts when learned graphs have settled, and iterations that move
+    nothing count a third. The error is the root mean square.
+    """
+
+    def __init__(self, rule: HeldOut, model: SparseModel, held: Entries) -> None:
+        self.every = rule.every
+        self._rule, self._model, self._held = rule, model, held
+        self._tolerance = rule.tolerance if isinstance(rule, LastOfTheBest) else 0.0
+        self._rows = held.pattern.line_of_each()
+        graphs = [term.regularizer.name for term in model.learned if term.weight > 0]
+        self._learned = [place for place, name in enumerate(model.names) if name in graphs]
+        self._best: tuple[int, SparseState] | None = None
+        self.lowest = np.inf
+        self._peak, self._waited, self._looked, self._fidelity = 0.0, 0.0, 0, np.inf
+
+    @property
+    def best(self) -> tuple[int, SparseState] | None:
+        """The iterate with the lowest error."""
+        return self._best
+
+    def error(self, state: SparseState) -> float:
+        """Return the root mean square error on the held-out entries."""
+        found = self._model.predict(self._model.sides(state.params), self._rows, self._held.pattern.indices)
+        return float(np.sqrt(np.mean((to_numpy(found) - self._held.values).astype(np.float64) ** 2)))
+
+    def check(
+        self, iteration: int, state: SparseState, values: Sequence[float], before: Sequence[float] | None
+    ) -> str | None:
+        """Return why to stop."""
+        energy = sum(values[1 + place] for place in self._learned)
+        self._peak = max(self._peak, energy)
+        passed, fidelity = iteration - self._looked, values[0]
+        falling = fidelity < self._fidelity * (1 - _STANDSTILL * passed)
+        self._looked, self._fidelity = iteration, fidelity
+        error = self.error(state)
+        if error <= self.lowest * (1 + self._tolerance):
+            self._best = iteration, state.copied()
+        if error < self.lowest:
+            self.lowest, self._waited = error, 0.0
+        else:
+            self._waited += passed if falling else passed / 3
+        patience = max(self._rule.patience, self._rule.relative_patience * iteration)
+        settled = energy <= 0.5 * self._peak or not self._learned
+        return "held-out error stopped falling" if self._waited >= patience and settled else None
+
+
+def check_rule(rule: Any) -> None:
+    """Refuse a rule that only knows the dense form."""
+    if not isinstance(rule, NeverStop | EnergyChange | HeldOut):
+        raise ValueError(f"stop: form='sparse' has 'auto', None, HeldOut and EnergyChange, got {rule!r}")

@@ -1,0 +1,35 @@
+"""Arrays that every iteration needs again, made once."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+
+class Workspace:
+    """Lends arrays of NumPy, or of another ``xp``, by name; what a name was lent for before is overwritten.
+
+    Examples
+    --------
+    >>> space = Workspace(np.float32)
+    >>> space.take("slope", (2, 3)) is space.take("slope", (2, 3))
+    True
+    """
+
+    def __init__(self, dtype: Any, xp: Any = np) -> None:
+        self._dtype, self._xp = np.dtype(dtype), xp
+        self._arrays: dict[tuple[str, tuple[int, ...]], npt.NDArray[Any]] = {}
+
+    def take(self, name: str, shape: tuple[int, ...]) -> npt.NDArray[Any]:
+        """Return the array of this name and shape, with any content."""
+        found = self._arrays.get((name, shape))
+        if found is None:
+            found = self._arrays[name, shape] = self._xp.empty(math.prod(shape), self._dtype).reshape(shape)
+        return found
+
+    def clear(self) -> None:
+        """Forget all arrays; their shapes may have changed."""
+        self._arrays.clear()
