@@ -1,4 +1,4 @@
-"""Every Python block of README and docs runs, in order, page by page; every docstring example runs."""
+"""Python blocks of README and docs run, page by page; so do docstring examples and the gallery's programs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import doctest
 import importlib
 import pkgutil
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,9 @@ import airnp
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+GALLERY = sorted((ROOT / "docs" / "gallery").glob("plot_*.py"))
+REFERENCE = sorted((ROOT / "docs" / "api").glob("*.rst"))
+DOCUMENTED = ("baselines", "datasets", "graphs", "masks", "metrics", "plot", "sklearn")
 MODULES = sorted(
     module.name
     for module in pkgutil.walk_packages(airnp.__path__, "airnp.")
@@ -51,3 +55,41 @@ def test_links_to_files_of_the_project_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8")):
         if "://" not in target:
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("script", GALLERY, ids=lambda script: script.stem)
+def test_a_program_of_the_gallery_runs(script, tmp_path, monkeypatch):
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("agg")
+    from matplotlib import pyplot
+
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path(str(script), run_name="__main__")
+    assert pyplot.get_fignums()
+    pyplot.close("all")
+
+
+def test_every_page_is_in_a_table_of_contents():
+    front = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    listed = {
+        name for tree in re.findall(r"```{toctree}(.*?)```", front, flags=re.DOTALL) for name in tree.split()
+    }
+    pages = {page.stem for page in (ROOT / "docs").glob("*.md")} - {"index"}
+    assert pages - listed == set(), "add these to a toctree of docs/index.md"
+
+
+@pytest.mark.parametrize("module", ["airnp", *(f"airnp.{name}" for name in DOCUMENTED)])
+def test_every_public_name_is_in_the_reference(module):
+    listed = set()
+    for page in REFERENCE:
+        current = ""
+        for line in page.read_text(encoding="utf-8").splitlines():
+            if line.startswith(".. currentmodule:: "):
+                current = line.split()[-1]
+            elif re.fullmatch(r"   [\w.]+", line):
+                listed.add(f"{current}.{line.strip()}")
+    names = {f"{module}.{name}" for name in importlib.import_module(module).__all__}
+    modules = {f"airnp.{name}" for name in DOCUMENTED}
+    missing = names - listed - modules - {"airnp.plot.GraphRecorder"}  # which is airnp.GraphRecorder
+    assert missing == set(), "add these to a page of docs/api"
