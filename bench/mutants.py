@@ -32,9 +32,10 @@ HEAD = """# Broken kernels, and the tests that find them
 Every kernel was broken in at least ten plausible ways, one at a time, and its tests were run on the CPU:
 first `tests/test_kernels.py` (right values, in the modes `fast` and `fma`), `test_kernels_sanitized.py`
 (AddressSanitizer and UBSan: `asan`; the race detector: `tsan`), `test_kernel_indices.py` (matrices with more
-than 2^31 entries) and `test_kernel_sources.py` (what the text may say); then, for what they did not find,
-`test_nvrtc.py` (NVIDIA's compiler) and `test_cuda_engine.py` (whole fits). The table names the first test
-that failed. A text that does not compile does not count. The defects are in `tests/mutants/`; this file is
+than 2^31 entries) and `test_kernel_sources.py` (what the text may say); for the sparse form,
+`test_sparse_kernels.py` has all of these. Then, for what they did not find, `test_nvrtc.py` (NVIDIA's
+compiler), `test_cuda_engine.py` and `test_sparse_cuda.py` (whole fits). The table names the first test that
+failed. A text that does not compile does not count. The defects are in `tests/mutants/`; this file is
 written by
 
     python -m bench.mutants

@@ -128,6 +128,67 @@ def work(m: int, n: int, depth: int, batch: int = 1) -> list[Work]:
 
 
 @dataclass(frozen=True)
+class Ratings:
+    """A large sparse problem, with a graph over its rows and one over its columns."""
+
+    entries: int = 20_000_000
+    m: int = 138_000
+    n: int = 27_000
+    rank: int = 32
+    neighbours: int = 32
+
+    @property
+    def nodes(self) -> int:
+        """Of both graphs."""
+        return self.m + self.n
+
+    @property
+    def edges(self) -> int:
+        """Candidates of all nodes, themselves among them."""
+        return self.nodes * (self.neighbours + 1)
+
+
+def sparse_work(of: Ratings) -> list[Work]:
+    """Return what an iteration of the sparse form does, for two factors: N entries, K nodes, E edges.
+
+    A row of a factor counts each time that an entry names it; an index is one number, a place in 64 bits two.
+    """
+    entries, nodes, edges, rank = of.entries, of.nodes, of.edges, of.rank
+    return [
+        Work(
+            "row_residuals",
+            1,
+            entries * (rank + 4.0) + of.m * (2 * rank + 4),
+            entries * (4.0 * rank + TWO_SUM + 5),
+            "N (r + 4) + m (2 r + 4)",
+        ),
+        Work(
+            "line_sums",
+            1,
+            entries * (rank + 4.0) + of.n * (rank + 3),
+            entries * (2.0 * rank + 1),
+            "N (r + 4) + n (r + 3)",
+        ),
+        Work(
+            "edge_terms",
+            2,
+            edges * (rank + 8.0) + nodes * (2 * rank + 2),
+            edges * (6.0 * rank + EXP + 8),
+            "E (r + 8) + K (2 r + 2)",
+        ),
+        Work(
+            "gap_sums",
+            2,
+            edges * (rank + 4.0) + nodes * (3 * rank + 2),
+            edges * 3.0 * rank,
+            "E (r + 4) + K (3 r + 2)",
+        ),
+        Work("products with r × r", 10, 11.0 * nodes * rank, 10.0 * nodes * rank**2, "11 K r", True),
+        Work("adam", 1, 7.0 * (nodes * rank + edges), ADAM * (nodes * rank + edges), "7 (K r + E)"),
+    ]
+
+
+@dataclass(frozen=True)
 class Estimate:
     """Milliseconds of one iteration."""
 
@@ -214,9 +275,24 @@ def shares_table(m: int) -> str:
     return markdown([f"µs at m = {m}", *(device.name for device in DEVICES)], rows)
 
 
+def sparse_table() -> str:
+    """Traffic, arithmetic and milliseconds by the roofline of an iteration of the sparse form, float32."""
+    work, header = sparse_work(Ratings()), ["kernel", "launches", "numbers moved", "MB, MFLOP"]
+    rows: list[list[object]] = []
+    for row in work:
+        times = [_digits(1e3 * row.seconds(device)) for device in DEVICES]
+        rows.append(
+            [row.name, row.launches, row.formula, _megabytes_and_flops(row.numbers, row.flops), *times]
+        )
+    total = _megabytes_and_flops(sum(row.numbers for row in work), sum(row.flops for row in work))
+    times = [_digits(1e3 * sum(row.seconds(device) for row in work)) for device in DEVICES]
+    rows.append(["together", sum(row.launches for row in work), "", total, *times])
+    return markdown([*header, *(f"{device.name} ms" for device in DEVICES)], rows)
+
+
 def tables(sizes: tuple[int, ...] = (240, 1000, 4000)) -> list[str]:
     """Return all tables, in the order of docs/gpu.md."""
-    return [devices_table(), work_table(sizes), times_table(sizes), shares_table(1000)]
+    return [devices_table(), work_table(sizes), times_table(sizes), shares_table(1000), sparse_table()]
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -46,6 +46,12 @@ def instances(scalar: str) -> dict[str, list[str]]:
             *(f"masked_residual<{scalar}, {flag}>" for flag in flags),
             f"add_scaled_lines<{scalar}>",
         ],
+        "sparse_edges": [f"edge_terms<{scalar}>"],
+        "sparse_entries": [f"row_residuals<{scalar}>", f"entry_values<{scalar}>"],
+        "sparse_lines": [
+            f"line_sums<{scalar}>",
+            *(f"{name}<{scalar}, {flag}>" for name in ("gap_sums", "join_pieces") for flag in flags),
+        ],
         "variation": [f"add_variation<{scalar}, {flag}>" for flag in flags],
     }
 

@@ -271,6 +271,22 @@ def test_an_iteration_of_the_estimate_is_that_of_the_engine():
     assert sum(row.launches for row in roofline.work(64, 64, 2)) == 14
 
 
+def test_a_sparse_iteration_of_the_estimate_is_that_of_the_engine():
+    """One launch for entries, columns and steps, two for each of two graphs, five products a graph."""
+    of = roofline.Ratings(entries=1000, m=60, n=40, rank=8, neighbours=4)
+    rows = {row.name: row for row in roofline.sparse_work(of)}
+    assert {name: row.launches for name, row in rows.items()} == {
+        "row_residuals": 1,
+        "line_sums": 1,
+        "edge_terms": 2,
+        "gap_sums": 2,
+        "products with r × r": 10,
+        "adam": 1,
+    }
+    assert rows["row_residuals"].numbers == 1000 * 12 + 60 * 20
+    assert rows["adam"].numbers == 7 * (100 * 8 + 100 * 5)
+
+
 def test_bandwidth_arithmetic_and_launches_bound_the_time():
     device = roofline.Device("some", bandwidth=1000, float32=10, float64=5, tf32=40)
     streaming = roofline.Work("copy", 1, numbers=1e9, flops=1, formula="")
@@ -289,7 +305,7 @@ def test_bandwidth_arithmetic_and_launches_bound_the_time():
 def test_the_page_has_the_tables_of_the_estimate(capsys):
     roofline.main([])
     printed = capsys.readouterr().out.strip().split("\n\n")
-    assert len(printed) == 4
+    assert len(printed) == 5
     for table in printed:
         assert table in PAGE, f"docs/gpu.md lacks this table of python -m bench.roofline:\n{table}"
     for number in (roofline.HOST_US, roofline.GRAPH_US, roofline.NODE_US):

@@ -180,6 +180,80 @@ def test_a_large_problem_agrees_with_the_cpu_engine(cupy):
     assert_same(*both(cupy, (2000, 1500), engine="cpu", max_iter=3))
 
 
+# --- the sparse form ---
+
+SPARSE = {
+    "factors": {"regularizers": []},
+    "graphs": {
+        "regularizers": [
+            AdaptiveLaplacian("rows", 1e-2, neighbors=4, refresh=40),
+            FixedLaplacian(sparse.csr_array(PATHS[N]), "columns", 1e-2),
+        ],
+        "depth": 3,
+    },
+    "ratings": {
+        "regularizers": [airnp.WeightDecay(1e-3, "sqrt"), airnp.WeightDecay(1e-3, on="mask")],
+        "optimizer": airnp.Adam(3e-3, second_moment="matrix"),
+        "offsets": 2.0,
+        "mask_factor": "both",
+    },
+    "batches": {"regularizers": [], "offsets": True, "batch_size": 300},
+}
+
+
+def sparse_table(shape=(M, N), share=0.4):
+    """Stored entries, one row and one column full, a few thousand of them long if there is room."""
+    rng = np.random.default_rng(0)
+    mask = rng.random(shape) < share
+    mask[0] = mask[:, 0] = True
+    return sparse.csr_array(np.where(mask, 1 + rng.random(shape), 0.0))
+
+
+def fitted_sparse(S, **options):
+    common = {"form": "sparse", "rank": 5, "depth": 2, "max_iter": 100, "stop": None, "seed": 0}
+    return airnp.fit(S, **{**common, "init": airnp.Gaussian(0.1, 0.3), **options})
+
+
+def assert_same_sparse(device, host, tolerance=1e-9):
+    np.testing.assert_allclose(device.X, host.X, rtol=tolerance, atol=tolerance)
+    for name in host.history:
+        np.testing.assert_allclose(
+            device.history[name], host.history[name], rtol=10 * tolerance, atol=tolerance
+        )
+
+
+@pytest.mark.parametrize("model", SPARSE)
+def test_the_sparse_form_follows_the_specification(cupy, model):
+    S = sparse_table()
+    host = fitted_sparse(S, engine="reference", **SPARSE[model])
+    assert_same_sparse(fitted_sparse(S, xp=cupy, **SPARSE[model]), host)
+
+
+def test_a_sparse_matrix_of_cupy(cupy):
+    from cupyx.scipy.sparse import csr_matrix
+
+    S = sparse_table()
+    one, two = fitted_sparse(csr_matrix(S), **SPARSE["graphs"]), fitted_sparse(S, xp=cupy, **SPARSE["graphs"])
+    np.testing.assert_array_equal(one.X, two.X)
+
+
+@pytest.mark.parametrize("rank", [1, 31, 33, 128, 129, 200])
+def test_lines_of_thousands_of_entries_and_odd_ranks(cupy, rank):
+    S = sparse_table((210, 5000), 0.01)
+    options = {"rank": rank, "max_iter": 5, "regularizers": [AdaptiveLaplacian("rows", 1e-3, neighbors=7)]}
+    host = fitted_sparse(S, engine="reference", **options)
+    assert_same_sparse(fitted_sparse(S, xp=cupy, **options), host, 1e-8)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_sparse_form_has_the_same_bits_twice(cupy, dtype):
+    S = sparse_table((300, 5000), 0.02)
+    options = {"xp": cupy, "dtype": dtype, "max_iter": 20, "rank": 33, **SPARSE["ratings"]}
+    one, two = fitted_sparse(S, **options), fitted_sparse(S, **options)
+    np.testing.assert_array_equal(one.row_factors, two.row_factors)
+    np.testing.assert_array_equal(one.column_factors, two.column_factors)
+
+
 # --- CUDA graphs, the same bits ---
 
 

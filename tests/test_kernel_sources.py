@@ -17,10 +17,11 @@ def test_names_are_the_files_of_the_checkout():
 
 
 def test_a_module_has_the_common_part_in_front():
-    support = (FOLDER / "support.cuh").read_text(encoding="utf-8")
-    assert "support" not in kernel_sources.names()
+    support, sparse = ((FOLDER / f"{name}.cuh").read_text(encoding="utf-8") for name in ("support", "sparse"))
+    assert not {"support", "sparse"} & set(kernel_sources.names())
     for name in kernel_sources.names():
-        assert kernel_sources.module(name) == support + "\n" + kernel_sources.read(name)
+        shared = [support, sparse] if name.startswith("sparse_") else [support]
+        assert kernel_sources.module(name) == "\n".join([*shared, kernel_sources.read(name)])
 
 
 @pytest.mark.parametrize("find", [kernel_sources.read, kernel_sources.module])

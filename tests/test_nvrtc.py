@@ -33,6 +33,12 @@ REGISTERS = {
     "masked_residual": (48, 64),
     "add_scaled_lines": (40, 40),
     "add_variation": (64, 64),
+    "edge_terms": (64, 128),
+    "row_residuals": (64, 128),
+    "entry_values": (56, 64),
+    "line_sums": (64, 64),
+    "gap_sums": (64, 64),
+    "join_pieces": (48, 64),
 }
 
 

@@ -12,6 +12,7 @@ __all__ = ["module", "names", "read"]
 
 _SUFFIX = ".cu"
 _SUPPORT = "support.cuh"
+_FAMILIES = {"sparse_": "sparse.cuh"}
 
 
 def _folder() -> Traversable:
@@ -55,8 +56,9 @@ def read(name: str) -> str:
 
 
 def module(name: str) -> str:
-    """Return one kernel source with what all of them share in front: a text that compiles by itself.
+    """Return one kernel source with what it shares with others in front: a text that compiles by itself.
 
+    All of them share ``support.cuh``; those whose names begin with ``sparse_`` share ``sparse.cuh``, too.
     There is no ``#include`` in it, because neither NVRTC nor an installed wheel has a folder to look in.
 
     Parameters
@@ -69,5 +71,7 @@ def module(name: str) -> str:
     str
         The CUDA C++ source for ``cupy.RawModule``.
     """
-    own = read(name)
-    return _folder().joinpath(_SUPPORT).read_text(encoding="utf-8") + "\n" + own
+    own, folder = read(name), _folder()
+    shared = [_SUPPORT, *(header for family, header in _FAMILIES.items() if name.startswith(family))]
+    texts = [folder.joinpath(header).read_text(encoding="utf-8") for header in shared]
+    return "\n".join([*texts, own])

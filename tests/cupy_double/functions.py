@@ -36,12 +36,14 @@ __all__ = [
     "ones",
     "ones_like",
     "reshape",
+    "round",
     "sign",
     "sqrt",
     "stack",
     "sum",
     "swapaxes",
     "transpose",
+    "vdot",
     "where",
     "zeros",
     "zeros_like",
@@ -151,6 +153,7 @@ abs = _unary("abs", np.absolute)
 exp = _unary("exp", np.exp)
 sqrt = _unary("sqrt", np.sqrt)
 sign = _unary("sign", np.sign)
+round = _unary("round", np.rint)
 isnan = _unary("isnan", np.isnan)
 isfinite = _unary("isfinite", np.isfinite)
 
@@ -182,6 +185,11 @@ def any(a: ndarray, axis: Any = None, out: Any = None, keepdims: bool = False) -
 
 def all(a: ndarray, axis: Any = None, out: Any = None, keepdims: bool = False) -> ndarray:
     return _array(a).all(axis, out, keepdims)
+
+
+def vdot(a: ndarray, b: ndarray) -> ndarray:
+    """Return the sum of products of all entries, which CuPy makes by a product."""
+    return launch("vdot", lambda x, y: np.asarray(np.vdot(x, y)), _array(a), _array(b), product=True)
 
 
 # --- shapes ---

@@ -27,7 +27,7 @@ _NUMPY_NAMES = (
 
 _NAMED_BY_COMPAT = (
     *("arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh"),
-    *("left_shift", "right_shift", "invert", "power", "round"),
+    *("left_shift", "right_shift", "invert", "power"),
 )
 """What array_api_compat.cupy names when it is imported, although airnp never calls it."""
 

@@ -17,6 +17,12 @@ MODULES = {
     "add_laplacian": "fixed_graph",
     "add_sparse_laplacian": "fixed_graph",
     "record": "record",
+    "row_residuals": "sparse_entries",
+    "entry_values": "sparse_entries",
+    "edge_terms": "sparse_edges",
+    "line_sums": "sparse_lines",
+    "gap_sums": "sparse_lines",
+    "join_pieces": "sparse_lines",
 }
 """Every kernel, and the module that it stands in."""
 

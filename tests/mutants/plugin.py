@@ -13,7 +13,12 @@ from pathlib import Path
 from typing import Any
 
 _VARIABLE = "AIRNP_MUTANT"
-_MODES = {"test_nvrtc.py": "NVRTC", "test_kernel_sources.py": "reading", "test_cuda_engine.py": "whole fits"}
+_MODES = {
+    "test_nvrtc.py": "NVRTC",
+    "test_kernel_sources.py": "reading",
+    "test_cuda_engine.py": "whole fits",
+    "test_sparse_cuda.py": "whole fits",
+}
 
 
 def _folder() -> Path:

@@ -26,12 +26,14 @@ _TESTS = {
     "fixed_graph": f"dense_laplacian or sparse or sums or fixed_graphs or passes or {_HOUSE}",
     "adam": f"adam or tensor or first_step or updates or {_HOUSE}",
     "record": f"record or {_HOUSE}",
+    **dict.fromkeys(("sparse_edges", "sparse_entries", "sparse_lines"), f"sparse_kernels or {_HOUSE}"),
 }
 _KERNEL_FILES = (
     "test_kernels.py", "test_kernels_sanitized.py", "test_kernel_indices.py", "test_kernel_sources.py",
 )  # fmt: skip
+_SPARSE_FILES = ("test_sparse_kernels.py", "test_kernel_sources.py")
 # Dearer, so they are asked when the others found nothing: NVIDIA's compiler, and whole fits.
-LATE_FILES = ("test_nvrtc.py", "test_cuda_engine.py")
+LATE_FILES = ("test_nvrtc.py", "test_cuda_engine.py", "test_sparse_cuda.py")
 _SIGNS = {"AssertionError": "wrong values", "KernelError": "a rule of CUDA broken", "Failed": "refused"}
 _STATIC_SIGNS = {"reading": "a rule for the text", "NVRTC": "what the compiler says"}
 
@@ -64,7 +66,8 @@ def trial(module: str, text: str, folder: Path, *, late: bool = True) -> Verdict
         Ask NVRTC and the tests of whole fits, too.
     """
     (folder / f"{module}.cu").write_text(text, encoding="utf-8")
-    verdict = _run(folder, _KERNEL_FILES, ["-k", _TESTS[module]])
+    files = _SPARSE_FILES if module.startswith("sparse_") else _KERNEL_FILES
+    verdict = _run(folder, files, ["-k", _TESTS[module]])
     if verdict.test is None and late:
         verdict = _run(folder, LATE_FILES, [])
     return verdict
