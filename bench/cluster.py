@@ -218,8 +218,8 @@ def seams(pictures: int) -> str:
     border, inside = seam_errors(pictures, iterations=2000)
     return (
         f"`airnp.dask.inpaint` on {pictures} pictures with half of their pixels missing, tiles of {TILE}, "
-        f"overlap {OVERLAP}: mean error {border:.4f} of missing pixels where tiles overlap, {inside:.4f} of the same "
-        f"pixels when they are inside a tile, {100 * (border / inside - 1):+.1f} %."
+        f"overlap {OVERLAP}: mean error of missing pixels {border:.4f} where tiles overlap, {inside:.4f} of "
+        f"the same pixels inside a tile, {100 * (border / inside - 1):+.1f} %."
     )
 
 
