@@ -389,6 +389,13 @@ def test_an_executor_that_takes_no_work_is_the_callers_error():
 
 def test_a_problem_that_somebody_cancels_says_so(tmp_path):
     begun, may_go_on = threading.Event(), threading.Event()
+    submitted = threading.Semaphore(0)
+
+    class Counting(ThreadPoolExecutor):
+        def submit(self, *call, **settings):
+            future = super().submit(*call, **settings)
+            submitted.release()
+            return future
 
     def hold(iteration, state):
         begun.set()
@@ -396,11 +403,13 @@ def test_a_problem_that_somebody_cancels_says_so(tmp_path):
 
     def shut_down():
         begun.wait(PATIENCE)
+        for _ in range(2):
+            submitted.acquire(timeout=PATIENCE)
         executor.shutdown(wait=False, cancel_futures=True)
         may_go_on.set()
 
     Y = tables(1)[0]
-    executor = ThreadPoolExecutor(1)
+    executor = Counting(1)
     thread = threading.Thread(target=shut_down)
     thread.start()
     found = {

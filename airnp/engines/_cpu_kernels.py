@@ -631,6 +631,21 @@ def adam(p, g, first, second, settings, chunks):
             values[i] -= rate * average / (math.sqrt(variance) * root + epsilon)
 
 
+@njit(error_model="numpy")
+def _squares(values):
+    """The sum of squares in double precision, in one order: builds would reassociate it differently."""
+    a, b, c, d = 0.0, 0.0, 0.0, 0.0
+    even = values.size - values.size % 4
+    for i in range(0, even, 4):
+        a += np.float64(values[i]) * np.float64(values[i])
+        b += np.float64(values[i + 1]) * np.float64(values[i + 1])
+        c += np.float64(values[i + 2]) * np.float64(values[i + 2])
+        d += np.float64(values[i + 3]) * np.float64(values[i + 3])
+    for i in range(even, values.size):
+        a += np.float64(values[i]) * np.float64(values[i])
+    return (a + b) + (c + d)
+
+
 @Kernel
 def mean_squares(g, second, settings, partial, chunks):
     """second ← β2 · second + (1 − β2) · the mean of the squares of each line of ``g`` (batch, entries).
@@ -643,17 +658,22 @@ def mean_squares(g, second, settings, partial, chunks):
     for chunk in prange(chunks):
         for place in range(chunk * batch * pieces // chunks, (chunk + 1) * batch * pieces // chunks):
             matrix, piece = place // pieces, place % pieces
-            slopes = g[matrix, piece * PIECE : min((piece + 1) * PIECE, size)]
-            total = g.dtype.type(0)
-            for i in range(slopes.size):
-                total += slopes[i] * slopes[i]
-            partial[matrix, piece] = total
+            partial[matrix, piece] = _squares(g[matrix, piece * PIECE : min((piece + 1) * PIECE, size)])
     for matrix in range(batch):
         whole = 0.0
         for piece in range(pieces):
             whole += partial[matrix, piece]
         mean = g.dtype.type(whole / max(size, 1))
         second[matrix] = settings[1] * second[matrix] + settings[2] * mean
+
+
+@njit(error_model="numpy")
+def _move(values, slopes, mean, gain, scale):
+    """Adam's first moment and step, rounded after each operation: no bit depends on where a loop is cut."""
+    for i in range(values.size):
+        average = mean[i] + gain * (slopes[i] - mean[i])
+        mean[i] = average
+        values[i] -= scale * average
 
 
 @Kernel
@@ -666,10 +686,7 @@ def adam_of_matrices(p, g, first, second, settings, chunks):
             scale = rate / (math.sqrt(second[matrix]) * root + epsilon)
             part = slice(chunk * size // chunks, (chunk + 1) * size // chunks)
             values, slopes, mean = p[matrix, part], g[matrix, part], first[matrix, part]
-            for i in range(values.size):
-                average = mean[i] + gain1 * (slopes[i] - mean[i])
-                mean[i] = average
-                values[i] -= scale * average
+            _move(values, slopes, mean, gain1, scale)
 
 
 @Kernel

@@ -416,7 +416,7 @@ def _move_matrices(
 ) -> None:
     """Make Adam's step with one second moment for each matrix of a stack."""
     lines = second.size, param.size // max(second.size, 1)
-    partial = _empty((lines[0], max(-(-lines[1] // kernels.PIECE), 1)), param.dtype)
+    partial = _empty((lines[0], max(-(-lines[1] // kernels.PIECE), 1)))
     values, slopes, mean, square = (*(a.reshape(lines) for a in (param, grad, first)), second.reshape(-1))
     _launch(kernels.mean_squares, chunks, slopes, square, settings, partial)
     _launch(kernels.adam_of_matrices, chunks, values, slopes, mean, square, settings)

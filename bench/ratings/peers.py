@@ -1,0 +1,177 @@
+"""Other programs for tables of ratings, each as its documentation uses it, with two threads if it can."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+
+from bench.ratings.data import Table
+from bench.ratings.models import Model, Settings, Watch, offsets_only
+
+
+def threads() -> int:
+    """Return the processors that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def cmfrec_als(table: Table, settings: Settings, seed: int, watch: Watch | None) -> np.ndarray:
+    """cmfrec's explicit-feedback model with biases, by alternating least squares."""
+    import cmfrec
+    from scipy.sparse import coo_array
+
+    model = cmfrec.CMF(
+        method="als",
+        k=settings["rank"],
+        lambda_=settings["decay"],
+        scale_lam=settings["scaled"],
+        niter=settings["rounds"],
+        add_implicit_features=settings["implicit"],
+        nthreads=threads(),
+        random_state=seed + 1,
+        verbose=False,
+    )
+    train = table.train
+    from scipy.sparse import coo_matrix
+
+    model.fit(coo_matrix(coo_array((train.values, (train.rows, train.columns)), shape=table.shape)))
+    return np.asarray(model.predict(table.test.rows, table.test.columns))
+
+
+def _surprise(table: Table, algorithm: Any) -> np.ndarray:
+    import pandas as pd
+    from surprise import Dataset, Reader
+
+    train = table.train
+    frame = pd.DataFrame({"user": train.rows, "item": train.columns, "rating": train.values})
+    data = Dataset.load_from_df(frame, Reader(rating_scale=table.bounds)).build_full_trainset()
+    algorithm.fit(data)
+    pairs = zip(table.test.rows.tolist(), table.test.columns.tolist(), strict=True)
+    return np.array([algorithm.predict(user, item).est for user, item in pairs])
+
+
+def surprise_svd(table: Table, settings: Settings, seed: int, watch: Watch | None) -> np.ndarray:
+    """Surprise's SVD: biased factors by stochastic gradient descent."""
+    from surprise import SVD
+
+    options = {"n_factors": settings["rank"], "n_epochs": settings["rounds"], "random_state": seed}
+    return _surprise(table, SVD(lr_all=settings["rate"], reg_all=settings["decay"], **options))
+
+
+def surprise_svdpp(table: Table, settings: Settings, seed: int, watch: Watch | None) -> np.ndarray:
+    """Surprise's SVD++: besides, which films a user rated."""
+    from surprise import SVDpp
+
+    options = {"n_factors": settings["rank"], "n_epochs": settings["rounds"], "random_state": seed}
+    return _surprise(
+        table, SVDpp(lr_all=settings["rate"], reg_all=settings["decay"], cache_ratings=True, **options)
+    )
+
+
+def surprise_knn(table: Table, settings: Settings, seed: int, watch: Watch | None) -> np.ndarray:
+    """Surprise's KNNBaseline: neighbours by shrunk correlation around the offsets."""
+    from surprise import KNNBaseline
+
+    similarity = {"name": "pearson_baseline", "user_based": False, "shrinkage": settings["shrinkage"]}
+    return _surprise(table, KNNBaseline(k=settings["neighbors"], sim_options=similarity, verbose=False))
+
+
+def _offsets_everywhere(table: Table) -> np.ndarray:
+    from dataclasses import replace
+
+    rows, columns = (grid.ravel() for grid in np.indices(table.shape))
+    everywhere = replace(table.test, rows=rows, columns=columns, values=np.zeros(len(rows)))
+    found = offsets_only(replace(table, test=everywhere), {"shrinkage": 5.0}, 0, None)
+    return np.clip(found, *table.bounds).reshape(table.shape)
+
+
+def sklearn_nmf(table: Table, settings: Settings, seed: int, watch: Watch | None) -> np.ndarray:
+    """scikit-learn's NMF, which knows no gaps: they hold what offsets predict, then its own prediction."""
+    import warnings
+
+    from sklearn.decomposition import NMF
+    from sklearn.exceptions import ConvergenceWarning
+
+    values, mask = table.dense()
+    filled = np.where(mask, values, _offsets_everywhere(table))
+    for _ in range(settings["rounds"]):
+        model = NMF(settings["rank"], init="nndsvda", random_state=seed, max_iter=60, solver="cd")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            found = model.fit_transform(filled) @ model.components_
+        filled = np.where(mask, values, np.clip(found, *table.bounds))
+    return found[table.test.rows, table.test.columns]
+
+
+def soft_impute(table: Table, settings: Settings, seed: int, watch: Watch | None) -> np.ndarray:
+    """``airnp.baselines.soft_impute`` of what the offsets leave."""
+    from airnp.baselines import soft_impute as solve
+
+    values, mask = table.dense()
+    offsets = _offsets_everywhere(table)
+    found = solve(
+        np.where(mask, values - offsets, 0), mask, shrinkage=settings["shrinkage"], max_iter=25, tol=1e-3
+    )
+    return (offsets + found)[table.test.rows, table.test.columns]
+
+
+PEERS = {
+    "cmfrec": Model(
+        "cmfrec 'als'",
+        cmfrec_als,
+        {
+            "rank": (40,),
+            "decay": (7.0, 10.0, 14.0, 20.0),
+            "scaled": (False,),
+            "rounds": (6, 10),
+            "implicit": (False,),
+        },
+        needs="cmfrec",
+    ),
+    "cmfrec_implicit": Model(
+        "cmfrec 'als' with implicit features",
+        cmfrec_als,
+        {
+            "rank": (40,),
+            "decay": (7.0, 10.0, 14.0, 20.0),
+            "scaled": (False,),
+            "rounds": (6, 10),
+            "implicit": (True,),
+        },
+        needs="cmfrec",
+    ),
+    "surprise_svd": Model(
+        "Surprise SVD",
+        surprise_svd,
+        {"rank": (100,), "rounds": (40, 80), "rate": (0.005, 0.01), "decay": (0.06, 0.1, 0.15)},
+        needs="surprise",
+    ),
+    "surprise_svdpp": Model(
+        "Surprise SVD++",
+        surprise_svdpp,
+        {"rank": (20,), "rounds": (30,), "rate": (0.007,), "decay": (0.03, 0.06, 0.1)},
+        needs="surprise",
+    ),
+    "surprise_knn": Model(
+        "Surprise KNNBaseline (films)",
+        surprise_knn,
+        {"neighbors": (30, 60), "shrinkage": (100, 300)},
+        has_seed=False,
+        needs="surprise",
+    ),
+    "nmf": Model(
+        "scikit-learn NMF, gaps filled by offsets, then by itself",
+        sklearn_nmf,
+        {"rank": (5, 10, 20), "rounds": (3, 8)},
+        has_seed=False,
+        needs="sklearn",
+    ),
+    "soft_impute": Model(
+        "SoftImpute on what the offsets leave",
+        soft_impute,
+        {"shrinkage": (8.0, 12.0)},
+        has_seed=False,
+    ),
+}
+"""implicit is not here: it models who rates what, and predicts no ratings."""

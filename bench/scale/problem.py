@@ -1,0 +1,90 @@
+"""One problem for all programs: airnp's own start of the sparse form, and what PyTorch needs of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.sparse import csr_array
+
+import airnp
+from airnp.engines.threads import using
+from airnp.sparse.batches import Batches
+from airnp.sparse.entries import read_entries
+from airnp.sparse.model import SparseModel
+from airnp.sparse.parameters import Layout, SparseState
+from airnp.sparse.start import first_state
+from airnp.sparse.training import SparseTraining
+
+RATE = 1e-2
+SPREAD = 0.1
+GRAPH_WEIGHT = 1e-2
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A model with its first state; ``search`` is how long neighbours and all else took."""
+
+    model: SparseModel
+    state: SparseState
+    threads: int
+    search: float
+
+
+def regularizers(neighbors: int, weight: float) -> list[airnp.AdaptiveLaplacian]:
+    """Return learned graphs over rows and columns, whose candidates are searched once."""
+    common = {"weight": weight, "neighbors": neighbors, "refresh": 10**6}
+    return [airnp.AdaptiveLaplacian(axis, **common) for axis in ("rows", "columns")]
+
+
+def prepare(matrix: csr_array, rank: int, neighbors: int, threads: int) -> Prepared:
+    """Return the loss of a table, s = 1/entries, and where iterations begin."""
+    start = time.perf_counter()
+    entries = read_entries(matrix, np.float32)
+    layout = Layout(*matrix.shape, depth=2, rank=rank)
+    scale = 1.0 / entries.nnz
+    terms = regularizers(neighbors, GRAPH_WEIGHT * scale)
+    model = SparseModel(entries, layout, terms, scale=scale)
+    with using(threads):
+        state = first_state(model, 0, airnp.Gaussian(0.0, SPREAD), None, threads)
+    return Prepared(model, state, threads, time.perf_counter() - start)
+
+
+def engine(prepared: Prepared) -> tuple[Callable[[int], float], SparseTraining]:
+    """Return a function that makes so many iterations and gives the last loss, and the training itself."""
+    model, state = prepared.model, prepared.state.copied()
+    batches = Batches(model.entries, None, 0)
+    training = SparseTraining(model, airnp.Adam(RATE), state, batches, prepared.threads)
+
+    def run(iterations: int) -> float:
+        with using(prepared.threads):
+            for _ in range(iterations):
+                fidelity, *energies = training.step()
+        return model.loss(fidelity, energies)
+
+    return run, training
+
+
+def for_torch(prepared: Prepared):
+    """Return the same start as arrays."""
+    from bench.peers.torch_sparse import SparseStart
+
+    model, state = prepared.model, prepared.state
+    pattern, graphs = model.entries.pattern, model.layout.graphs(state.params)
+    shapes = [(edges.pattern.lines, -1) for edges in state.edges]
+    return SparseStart(
+        indptr=pattern.indptr,
+        indices=pattern.indices,
+        values=model.entries.values,
+        u=state.params[1],
+        v=state.params[0],
+        candidates=tuple(
+            edges.pattern.indices.reshape(shape) for edges, shape in zip(state.edges, shapes, strict=True)
+        ),
+        logits=tuple(graph.reshape(shape) for graph, shape in zip(graphs, shapes, strict=True)),
+        scale=model.scale,
+        weight=model.terms[0].weight,
+        rate=RATE,
+    )
