@@ -13,7 +13,16 @@ import pytest
 from scipy.sparse import coo_array, csr_array, lil_array
 
 import airnp
-from airnp import Adam, AdaptiveLaplacian, EnergyChange, FixedLaplacian, Gaussian, HeldOut, WeightDecay
+from airnp import (
+    Adam,
+    AdaptiveLaplacian,
+    EnergyChange,
+    FixedLaplacian,
+    Gaussian,
+    HeldOut,
+    WeightDecay,
+    datasets,
+)
 from airnp.sparse import choice
 from airnp.sparse.edges import Exchange, edges_to
 from airnp.sparse.entries import read_entries
@@ -326,7 +335,7 @@ def test_ratings_in_one_call():
 
 @pytest.mark.slow
 def test_movielens_100k(data_directory):
-    data = airnp.datasets.movielens_100k(data_directory)
+    data = datasets.movielens_100k()
     rows, columns = np.nonzero(data.mask)
     R = coo_array((data.matrix[data.mask], (rows, columns)), shape=data.mask.shape)
     with warnings.catch_warnings():
