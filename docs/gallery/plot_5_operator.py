@@ -57,7 +57,8 @@ print(f"{measured.size} measurements for {picture.size} unknowns")
 # ------------------
 # The shape of X must be said, since a vector of measurements does not tell it. Regularisers are named here:
 # whether X is a picture cannot be seen from measurements. Blur hides detail from the gradient, which makes
-# progress slow; two factors and a larger rate help.
+# progress slow; two factors and a larger rate help. (Size, regulariser, depth and rate of this example were
+# chosen with the true picture in sight; learned graphs with all defaults did worse here.)
 
 result = airnp.fit(
     measured,
