@@ -16,15 +16,15 @@ import numpy as np
 from airnp._arrays import dtype_name
 from airnp._checks import checked_seed
 from airnp.inpainting import (
-    _KINDS,
+    KINDS,
     Bools,
+    Filler,
     Group,
+    Layout,
+    PixelKind,
     Values,
-    _checked_grid,
-    _checked_options,
-    _Filler,
-    _Kind,
-    _Layout,
+    checked_grid,
+    checked_options,
 )
 from airnp.tile_parts import cut, joined, piece
 from airnp.tiles import Grid, Tile
@@ -111,15 +111,15 @@ def inpaint(
     """
     if not isinstance(image, da.Array):
         raise TypeError(f"image: expected a dask.array.Array, got {type(image).__name__}; see airnp.inpaint")
-    if dtype_name(image.dtype) not in _KINDS:
+    if dtype_name(image.dtype) not in KINDS:
         raise TypeError(f"image: expected integers, float16, float32 or float64, got dtype {image.dtype}")
     if any(np.isnan(length) for length in image.shape):
         raise ValueError(f"image: expected a known shape, got {image.shape}; see compute_chunk_sizes")
-    layout = _Layout.of(image.shape, channel_axis, channels)
+    layout = Layout.of(image.shape, channel_axis, channels)
     picture = LazyPicture.of(image, mask, layout)
-    grid = _checked_grid(picture.values.shape[-2], picture.values.shape[-1], tile, overlap)
-    settings = {**_checked_options({**options, "threads": threads}), "seed": checked_seed(seed)}
-    work = _Work(grid, settings, _Kind.of(image.dtype, bounds))
+    grid = checked_grid(picture.values.shape[-2], picture.values.shape[-1], tile, overlap)
+    settings = {**checked_options({**options, "threads": threads}), "seed": checked_seed(seed)}
+    work = _Work(grid, settings, PixelKind.of(image.dtype, bounds))
 
     findings = survey(picture, grid)
     gaps = {place for place, found in findings.items() if found.has_gaps}
@@ -148,15 +148,15 @@ class _Work:
 
     grid: Grid
     settings: dict[str, Any]
-    kind: _Kind
+    kind: PixelKind
 
 
-class _TileFiller(_Filler):
+class _TileFiller(Filler):
     """Fills a tile that is all there is of the picture, beside what was found around it."""
 
     around: Around
 
-    def _surroundings(self, group: Group, tile: Tile) -> Around:
+    def surroundings(self, group: Group, tile: Tile) -> Around:
         return self.around
 
 
@@ -182,8 +182,8 @@ def _fill(
     known = values, observed
     if around is not None:
         filler.around = around
-        known = filler._with_surroundings((), tile_at(work.grid, ((), row, column)), *known)
-    parts = cut(work.grid, row, column, filler._completed(*known))
+        known = filler.with_surroundings((), tile_at(work.grid, ((), row, column)), *known)
+    parts = cut(work.grid, row, column, filler.completed(*known))
     where = (..., slice(parts.body.shape[-2]), slice(parts.body.shape[-1]))
     own = values[where].copy(), observed[where].copy(), parts.body
     return own, parts.right, parts.below, parts.corner
@@ -204,7 +204,7 @@ def _lazy_piece(picture: LazyPicture, work: _Work, place: Place, filled: dict[Pl
 
 
 def _made(
-    kind: _Kind, own: Own, from_left: Values | None, from_above: Values | None, from_corner: Values | None
+    kind: PixelKind, own: Own, from_left: Values | None, from_above: Values | None, from_corner: Values | None
 ) -> Values:
     values, observed, body = own
     blend = joined(body, from_left, from_above, from_corner)

@@ -22,15 +22,13 @@ from scipy.sparse import csr_array, diags_array, triu
 
 from airnp._arrays import to_numpy
 from airnp._checks import checked_whole
+from airnp.sparse.strongest import NEGLIGIBLE
 from airnp.stacks import chosen_problem
 
 if TYPE_CHECKING:
     from airnp.result import FitResult, FittedRegularizer
 
 __all__ = ["Graph", "learned_graph", "reduced"]
-
-_NEGLIGIBLE = 1e-3
-"""Weights up to this share of the largest are dropped where no number of neighbours is given."""
 
 _SINGULAR = {"rows": "row", "columns": "column"}
 
@@ -158,7 +156,7 @@ def reduced(adjacency: Any, k: int | None = None, *, labels: Any = None, name: s
     weights = (weights + weights.T) / 2
     np.fill_diagonal(weights, 0.0)
     if k is None:
-        kept = weights > _NEGLIGIBLE * weights.max(initial=0.0)
+        kept = weights > NEGLIGIBLE * weights.max(initial=0.0)
     else:
         kept = _strongest(weights, checked_whole("k", k))
     return Graph(csr_array(np.where(kept, weights, 0.0)), labels, name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,15 @@ _NEAR = 3.0
 
 _STANDSTILL = 1e-5
 """Share of the fidelity that one iteration takes away, below which nothing moves."""
+
+
+def counted_iterations(passed: int, before: Any, now: Any) -> npt.NDArray[np.float64]:
+    """Return how many of the iterations since the last look count against the patience.
+
+    All of them while the fidelity goes on falling, a third where it stands still.
+    """
+    falling = now < before * (1 - _STANDSTILL * passed)
+    return np.where(falling, passed, passed / 3)
 
 
 class HeldOutMonitor(Monitor):
@@ -94,10 +103,9 @@ class HeldOutMonitor(Monitor):
 
     def _counted(self, state: FitState) -> npt.NDArray[np.float64]:
         """Return how many iterations since the last look count against the patience."""
-        passed = state.iteration - self._looked
-        falling = state.fidelity < self._fidelity * (1 - _STANDSTILL * passed)
+        counted = counted_iterations(state.iteration - self._looked, self._fidelity, state.fidelity)
         self._looked, self._fidelity = state.iteration, np.asarray(state.fidelity)
-        return np.where(falling, passed, passed / 3)
+        return counted
 
     def _remember(self, state: FitState) -> Bools:
         """Keep the parameters of every problem whose held-out error is the lowest so far; return which."""

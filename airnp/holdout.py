@@ -18,6 +18,21 @@ _TRIES = 300
 """Places that are tried for copies of holes."""
 
 
+FEWEST = 20
+"""Entries to hold out at least, or a fifth if there are few."""
+
+
+def how_many(total: int, fraction: float) -> int:
+    """Return how many of ``total`` observed entries to hold out: a share, but enough to judge by.
+
+    Examples
+    --------
+    >>> how_many(1000, 0.05), how_many(200, 0.05), how_many(50, 0.05)
+    (50, 20, 10)
+    """
+    return min(max(round(fraction * total), min(FEWEST, total // 5)), total - 1)
+
+
 def have_holes(observed: Bools) -> bool:
     """Return whether missing entries lie together, as in pictures with holes, rather than here and there.
 

@@ -27,7 +27,7 @@ Group = tuple[int, ...]
 _MOST_CHANNELS = 4
 """Entries of a last axis that is taken for channels, at most: three colours and alpha."""
 
-_KINDS = frozenset(
+KINDS = frozenset(
     [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
     + [f"float{bits}" for bits in (16, 32, 64)]
 )
@@ -151,16 +151,16 @@ def inpaint(
     True
     """
     host, shown, home = _read_image(image)
-    layout = _Layout.of(host.shape, channel_axis, channels)
-    picture = _Picture.of(host, shown, mask, layout)
-    grid = _checked_grid(picture.values.shape[-2], picture.values.shape[-1], tile, overlap)
-    kind = _Kind.of(host.dtype, bounds)
+    layout = Layout.of(host.shape, channel_axis, channels)
+    picture = Picture.of(host, shown, mask, layout)
+    grid = checked_grid(picture.values.shape[-2], picture.values.shape[-1], tile, overlap)
+    kind = PixelKind.of(host.dtype, bounds)
     answer = np.empty(host.shape, host.dtype) if out is None else _checked_out(out, host, home)
     if xp is None and home is not None:
         xp, device = home[0], home[1] if device is None else device
     if seed is None:
         seed = int(np.random.SeedSequence().generate_state(1)[0])
-    filler = _Filler(picture, grid, {**_checked_options(options), "xp": xp, "device": device, "seed": seed})
+    filler = Filler(picture, grid, {**checked_options(options), "xp": xp, "device": device, "seed": seed})
 
     views = layout.arranged(answer)
     with CountBar(picture.survey(grid), "tile", progress) as bar:
@@ -186,7 +186,7 @@ def inpaint(
 
 
 @dataclass(frozen=True)
-class _Layout:
+class Layout:
     """Where an image has its channels, and whether they are filled together.
 
     Attributes
@@ -203,7 +203,7 @@ class _Layout:
     has_channels: bool
 
     @classmethod
-    def of(cls, shape: tuple[int, ...], channel_axis: Any, channels: Any) -> _Layout:
+    def of(cls, shape: tuple[int, ...], channel_axis: Any, channels: Any) -> Layout:
         """Return the layout of an image of this shape."""
         if channels not in ("apart", "together"):
             raise ValueError(f"channels: expected 'apart' or 'together', got {channels!r}")
@@ -288,22 +288,23 @@ def _read_image(image: Any) -> tuple[Values, Bools | None, tuple[Any, Any] | Non
         except ValueError as error:
             raise ValueError(f"image: expected nested lists of equal lengths ({error})") from None
     kind = dtype_name(image.dtype)
-    if kind not in _KINDS:
+    if kind not in KINDS:
         raise TypeError(f"image: expected integers, float16, float32 or float64, got dtype {kind}")
     return to_numpy(image), shown, home
 
 
 @dataclass(frozen=True)
-class _Picture:
+class Picture:
     """An image and its mask, arranged as (groups…, channels of a group, H, W); read part by part."""
 
     values: Values
     mask: Values | None
     shown: Bools | None
-    layout: _Layout
+    layout: Layout
 
     @classmethod
-    def of(cls, host: Values, shown: Bools | None, mask: Any, layout: _Layout) -> _Picture:
+    def of(cls, host: Values, shown: Bools | None, mask: Any, layout: Layout) -> Picture:
+        """Return a picture with its axes in order; ``shown`` is where a masked array is not masked."""
         if mask is None and shown is None and host.dtype.kind != "f":
             raise ValueError(
                 f"mask: expected one, because an image of {host.dtype} has no NaN to mark missing pixels"
@@ -358,14 +359,16 @@ class _Picture:
 # --- options ---
 
 
-def _checked_grid(height: int, width: int, tile: Any, overlap: Any) -> Grid:
+def checked_grid(height: int, width: int, tile: Any, overlap: Any) -> Grid:
+    """Return the tiles that ``tile`` and ``overlap`` ask for, or raise."""
     size = checked_whole("tile", tile, least=_SMALLEST_TILE)
     if overlap is None:
         overlap = min(size // 4, _WIDEST_OVERLAP)
     return Grid(height, width, size, checked_whole("overlap", overlap, least=0))
 
 
-def _checked_options(options: dict[str, Any]) -> dict[str, Any]:
+def checked_options(options: dict[str, Any]) -> dict[str, Any]:
+    """Return options of :func:`airnp.fit` that tiles can share, or raise for others."""
     for name in options:
         if name not in _FOR_TILES:
             raise TypeError(
@@ -392,14 +395,15 @@ def _checked_out(out: Any, host: Values, home: Any) -> Values:
 
 
 @dataclass(frozen=True)
-class _Kind:
+class PixelKind:
     """What a filled pixel may be: a dtype and bounds within its range."""
 
     dtype: np.dtype[Any]
     limits: Bounds
 
     @classmethod
-    def of(cls, dtype: np.dtype[Any], bounds: Any) -> _Kind:
+    def of(cls, dtype: np.dtype[Any], bounds: Any) -> PixelKind:
+        """Return the kind of an image's dtype, within ``bounds`` or else its own range."""
         whole = dtype.kind != "f"
         own: Any = np.iinfo(dtype) if whole else np.finfo(dtype)
         # The largest int64 is no float64; the next one up would overflow.
@@ -424,10 +428,10 @@ class _Kind:
 # --- filling ---
 
 
-class _Filler:
+class Filler:
     """Fills tiles, by a fit each."""
 
-    def __init__(self, picture: _Picture, grid: Grid, options: dict[str, Any]) -> None:
+    def __init__(self, picture: Picture, grid: Grid, options: dict[str, Any]) -> None:
         self._picture, self._grid, self._options = picture, grid, options
         self._in_holes = 0
 
@@ -436,9 +440,9 @@ class _Filler:
         values, observed = self._picture.part(group, tile)
         if observed.all():
             return None
-        if len(self._grid) > 1 and _has_empty_lines(observed):
-            values, observed = self._with_surroundings(group, tile, values, observed)
-        return self._completed(values, observed)
+        if len(self._grid) > 1 and has_empty_lines(observed):
+            values, observed = self.with_surroundings(group, tile, values, observed)
+        return self.completed(values, observed)
 
     def warn(self) -> None:
         """Say how many tiles have holes that no observed pixel is near."""
@@ -450,7 +454,7 @@ class _Filler:
                 stacklevel=3,
             )
 
-    def _completed(self, values: Values, observed: Bools) -> Values:
+    def completed(self, values: Values, observed: Bools) -> Values:
         """Return a group of channels without gaps, fitted side by side as one matrix."""
         if observed.all():
             return values
@@ -465,7 +469,7 @@ class _Filler:
             raise KeyboardInterrupt
         return np.swapaxes(to_numpy(result.matrix).reshape(height, count, width), 0, 1)
 
-    def _with_surroundings(
+    def with_surroundings(
         self, group: Group, tile: Tile, values: Values, observed: Bools
     ) -> tuple[Values, Bools]:
         """Return the pixels of a tile, and which are known once those far from any observed one are filled.
@@ -474,7 +478,7 @@ class _Filler:
         the tile's size: so far from what is observed there is no detail to find, and memory stays what it is
         for a tile.
         """
-        region, factor, shrunk, seen = self._surroundings(group, tile)
+        region, factor, shrunk, seen = self.surroundings(group, tile)
         squares = [
             (np.arange(part.start, part.stop) - whole.start) // factor
             for part, whole in ((tile.rows, region.rows), (tile.columns, region.columns))
@@ -485,12 +489,12 @@ class _Filler:
         if not far.any():
             return values, observed
         self._in_holes += 1
-        filled = np.where(seen, shrunk, self._completed(shrunk, seen))
+        filled = np.where(seen, shrunk, self.completed(shrunk, seen))
         filled = stretched(filled, region.rows, tile.rows, factor, axis=-2)
         filled = stretched(filled, region.columns, tile.columns, factor, axis=-1)
         return np.where(far, filled, values).astype(shrunk.dtype), observed | far
 
-    def _surroundings(self, group: Group, tile: Tile) -> tuple[Tile, int, Values, Bools]:
+    def surroundings(self, group: Group, tile: Tile) -> tuple[Tile, int, Values, Bools]:
         """Return a region around a tile, how much it is shrunk, and its observed pixels at that size."""
         factor = 1
         while True:
@@ -501,7 +505,7 @@ class _Filler:
             )
             shrunk, seen = self._shrunk(group, region, factor)
             is_all = region == Tile(slice(0, self._grid.height), slice(0, self._grid.width))
-            if is_all or not _has_empty_lines(seen):
+            if is_all or not has_empty_lines(seen):
                 return region, factor, shrunk, seen
 
     def _shrunk(self, group: Group, region: Tile, factor: int) -> tuple[Values, Bools]:
@@ -518,7 +522,7 @@ class _Filler:
         return means.astype(natural_float(self._picture.values.dtype)), count > 0
 
 
-def _has_empty_lines(observed: Bools) -> bool:
+def has_empty_lines(observed: Bools) -> bool:
     """Whether the matrix that is fitted has a row or column without any observed entry."""
     rows, columns = observed.any(axis=(0, 2)), observed.any(axis=1)
     return not (rows.all() and columns.all())

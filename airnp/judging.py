@@ -22,13 +22,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from airnp.holdout import have_holes, holes, scattered
+from airnp.holdout import have_holes, holes, how_many, scattered
 
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
-
-FEWEST = 20
-"""Entries to hold out at least, or a fifth if there are few."""
 
 _HOLES, _MOST = 10, 0.2
 """Copies of holes to hold out at least, as far as they are not more than this share of the entries."""
@@ -93,7 +90,7 @@ class Judges:
         scale = float(seen.max() - seen.min())
         if scale == 0:
             raise ValueError("Y: all observed entries are equal, so there is no range to measure errors by")
-        wanted = max(round(fraction * len(seen)), min(FEWEST, len(seen) // 5))
+        wanted = how_many(len(seen), fraction)
         labels = _labels(observed, wanted, rng)
         in_holes = labels is not None
         if labels is None:

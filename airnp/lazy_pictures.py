@@ -15,13 +15,13 @@ import dask.array as da
 import numpy as np
 
 from airnp._arrays import natural_float
-from airnp.inpainting import Bools, Group, Values, _has_empty_lines, _Layout, _Picture
+from airnp.inpainting import Bools, Group, Layout, Picture, Values, has_empty_lines
 from airnp.tiles import Grid, Tile, square_sums, widened
 
 _SIDE = 512
 """Pixels along a side of the blocks that are shrunk at a time, about."""
 
-_ANY_LAYOUT = _Layout((0, 1), joint=False, has_channels=False)
+_ANY_LAYOUT = Layout((0, 1), joint=False, has_channels=False)
 """For pixels that are arranged already."""
 
 Place = tuple[Group, int, int]
@@ -52,7 +52,7 @@ class LazyPicture:
     mask: Any
 
     @classmethod
-    def of(cls, image: Any, mask: Any, layout: _Layout) -> LazyPicture:
+    def of(cls, image: Any, mask: Any, layout: Layout) -> LazyPicture:
         """Return a picture, checked as far as that can be done without looking at it."""
         if mask is None:
             if image.dtype.kind != "f":
@@ -98,7 +98,7 @@ def survey(picture: LazyPicture, grid: Grid) -> dict[Place, Finding]:
 
 def _found(values: Values | None, marks: Values | None) -> Finding:
     observed = _observed(values, marks)
-    return Finding(not observed.all(), bool(observed.any()), _has_empty_lines(observed))
+    return Finding(not observed.all(), bool(observed.any()), has_empty_lines(observed))
 
 
 def _observed(values: Values | None, marks: Values | None) -> Bools:
@@ -109,9 +109,9 @@ def _observed(values: Values | None, marks: Values | None) -> Bools:
     return arranged(values, marks).part((), whole(values))[1]
 
 
-def arranged(values: Values, marks: Values | None) -> _Picture:
+def arranged(values: Values, marks: Values | None) -> Picture:
     """Return pixels that are arranged and in memory as a picture of their own."""
-    return _Picture(values, marks, None, _ANY_LAYOUT)
+    return Picture(values, marks, None, _ANY_LAYOUT)
 
 
 Around = tuple[Tile, int, Any, Any]
@@ -125,7 +125,7 @@ def surroundings(picture: LazyPicture, grid: Grid, places: list[Place]) -> dict[
     while places:
         factor *= 2
         tried = [_shrunk(picture, grid, place, factor) for place in places]
-        empty = dask.compute(*(dask.delayed(_has_empty_lines)(seen) for *_, seen in tried))
+        empty = dask.compute(*(dask.delayed(has_empty_lines)(seen) for *_, seen in tried))
         larger = []
         for place, one, is_empty in zip(places, tried, empty, strict=True):
             if is_empty and one[0] != Tile(slice(0, grid.height), slice(0, grid.width)):

@@ -287,12 +287,7 @@ class Loop:
     def _diverged(self, iterations: int) -> DivergenceError:
         """Return the error to raise, with the last finite state in it."""
         self._training.fall_back()
-        return DivergenceError(
-            f"the loss became infinite or not a number after {iterations} iterations; the state after "
-            f"{self._training.iteration} is in the error's .result. A smaller learning_rate or smaller "
-            "weights help.",
-            self._result("diverged"),
-        )
+        return DivergenceError.after(iterations, self._training.iteration, self._result("diverged"))
 
     def _save(self, file: Checkpoint) -> None:
         """Save the run, unless that would replace a good file by one that is not finite."""

@@ -270,6 +270,15 @@ class DivergenceError(RuntimeError):
         super().__init__(message)
         self.result = result
 
+    @classmethod
+    def after(cls, iterations: int, kept: int, result: Any) -> DivergenceError:
+        """Return the error of a fit that went wrong after some iterations, with the state after ``kept``."""
+        return cls(
+            f"the loss became infinite or not a number after {iterations} iterations; the state after "
+            f"{kept} is in the error's .result. A smaller learning_rate or smaller weights help.",
+            result,
+        )
+
     def __reduce__(self) -> Any:
         # An exception is rebuilt from its arguments when it comes back from another process.
         return type(self), (str(self), self.result)

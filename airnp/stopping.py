@@ -13,7 +13,7 @@ import numpy as np
 from airnp._arrays import to_numpy
 from airnp._checks import checked_number, checked_whole
 from airnp.heldout_monitors import HeldOutMonitor
-from airnp.holdout import like_the_gaps
+from airnp.holdout import how_many, like_the_gaps
 from airnp.inputs import Observations
 from airnp.monitors import Bools, Choice, Monitor, chosen_from, merged
 from airnp.state import FitState
@@ -161,8 +161,7 @@ class HeldOut(StopRule):
 
 def _draw(observed: Bools, fraction: float, seed: int) -> Bools:
     """Return the entries of one problem to hold out."""
-    total = int(observed.sum())
-    wanted = min(max(round(fraction * total), min(20, total // 5)), total - 1)
+    wanted = how_many(int(observed.sum()), fraction)
     return like_the_gaps(observed, wanted, np.random.default_rng([seed, 1]))
 
 

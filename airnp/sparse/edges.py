@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from airnp.sparse.contract import Edges
 from airnp.sparse.entries import Pattern, is_sparse
+from airnp.sparse.strongest import rank_in_row
 
 Floats = npt.NDArray[Any]
 
@@ -51,11 +52,8 @@ def given_edges(graph: Any, nodes: int, k: int | None) -> Edges:
     found = coo_array(graph)
     others = found.row != found.col
     rows, columns, weights = found.row[others], found.col[others], found.data[others]
-    order = np.lexsort((columns, -weights, rows))
-    rows, columns = rows[order], columns[order]
     if k is not None:
-        starts = np.searchsorted(rows, np.arange(nodes))
-        near = np.arange(len(rows)) - starts[rows] < k
+        near = rank_in_row(rows, columns, weights) < k
         rows, columns = rows[near], columns[near]
     itself = np.arange(nodes)
     rows, columns = np.concatenate([rows, itself]), np.concatenate([columns, itself])

@@ -16,6 +16,7 @@ from airnp.engines.threads import let_work, using
 from airnp.history import History, energy_columns
 from airnp.interrupts import held_back
 from airnp.optimizers import delayed
+from airnp.portions import is_due
 from airnp.progress import ProgressBar
 from airnp.regularizers import Regularizer
 from airnp.result import DivergenceError
@@ -130,8 +131,8 @@ class SparseLoop:
             self._pace = Pace(several, let_work) if several > 1 else None
             try:
                 reason, by_user = self._phase(bar, options.max_iter)
-                best = self._watch.best
-                if getattr(options.rule, "refit", False) and best is not None and not by_user:
+                best, rule = self._watch.best, options.rule
+                if isinstance(rule, HeldOut) and rule.refit and best is not None and not by_user:
                     self._begin_again()
                     self._phase(bar, best[0])
             except KeyboardInterrupt:
@@ -149,10 +150,10 @@ class SparseLoop:
                 values = self._step(training)
                 self._check_finite(training, values)
             iteration, last = training.iteration, training.iteration == limit
-            look = last or _due(iteration, watch.every)
+            look = last or is_due(iteration, watch.every)
             stopped = watch.check(iteration, training.state, values, before) if look else None
             before = values
-            if last or stopped or iteration == 1 or _due(iteration, options.record_every):
+            if last or stopped or iteration == 1 or is_due(iteration, options.record_every):
                 state = self._recorded(values)
                 bar.show(state)  # type: ignore[arg-type]
                 if options.callback is not None and options.callback(state.iteration, state):
@@ -198,13 +199,9 @@ class SparseLoop:
         assert self._finite is not None
         iterations = self._done + training.iteration - 1
         training.iteration, training.state = self._finite
-        self._history.truncate(self._done + training.iteration)
-        raise DivergenceError(
-            f"the loss became infinite or not a number after {iterations} iterations; the state after "
-            f"{self._done + training.iteration} is in the error's .result. A smaller learning_rate or "
-            "smaller weights help.",
-            self._result("diverged"),  # type: ignore[arg-type]
-        )
+        kept = self._done + training.iteration
+        self._history.truncate(kept)
+        raise DivergenceError.after(iterations, kept, self._result("diverged"))
 
     def _recorded(self, values: Sequence[float]) -> SparseFitState:
         assert self._training is not None
@@ -245,7 +242,3 @@ class SparseLoop:
 
 def _scaled(array: npt.NDArray[Any], factor: Any) -> npt.NDArray[Any]:
     return to_numpy(array * array.dtype.type(factor))
-
-
-def _due(iteration: int, every: int | None) -> bool:
-    return every is not None and iteration % every == 0

@@ -5,11 +5,29 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from airnp._checks import checked_whole
 
-_NEGLIGIBLE = 1e-3
+Integers = npt.NDArray[np.integer[Any]]
+
+NEGLIGIBLE = 1e-3
 """Weights up to this share of the largest are dropped where no number of neighbours is given."""
+
+
+def rank_in_row(rows: Integers, columns: Integers, weights: npt.NDArray[Any]) -> Integers:
+    """Return, for each edge, how many of its row are stronger, or as strong and further left.
+
+    Examples
+    --------
+    >>> rank_in_row(np.array([0, 0, 1, 0]), np.array([1, 2, 0, 3]), np.array([1.0, 5.0, 2.0, 1.0]))
+    array([1, 0, 0, 2])
+    """
+    order = np.lexsort((columns, -weights, rows))
+    in_order = rows[order]
+    ranks = np.empty(len(order), np.int64)
+    ranks[order] = np.arange(len(order)) - np.searchsorted(in_order, in_order)
+    return ranks
 
 
 def strongest(adjacency: Any, k: int | None = None) -> Any:
@@ -37,13 +55,9 @@ def strongest(adjacency: Any, k: int | None = None) -> Any:
     edges = (found.row != found.col) & (found.data > 0)
     rows, columns, weights = found.row[edges], found.col[edges], found.data[edges].astype(np.float64)
     if k is None:
-        kept = weights > _NEGLIGIBLE * weights.max(initial=0.0)
+        kept = weights > NEGLIGIBLE * weights.max(initial=0.0)
     else:
-        order = np.lexsort((columns, -weights, rows))
-        sorted_rows = rows[order]
-        place = np.arange(len(order)) - np.searchsorted(sorted_rows, sorted_rows)
-        near = np.zeros(len(order), bool)
-        near[order] = place < checked_whole("k", k)
+        near = rank_in_row(rows, columns, weights) < checked_whole("k", k)
         pattern = csr_array((near.astype(np.int8), (rows, columns)), shape=found.shape)
         kept = np.asarray((pattern + pattern.T)[rows, columns]).reshape(-1) > 0
     return csr_array((weights[kept], (rows[kept], columns[kept])), shape=found.shape)

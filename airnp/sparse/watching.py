@@ -9,13 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from airnp._arrays import to_numpy
+from airnp.heldout_monitors import counted_iterations
+from airnp.holdout import how_many
 from airnp.sparse.entries import Entries
 from airnp.sparse.model import SparseModel
 from airnp.sparse.parameters import SparseState
 from airnp.stopping import EnergyChange, HeldOut, NeverStop
-
-_STANDSTILL = 1e-5
-"""Share of the fidelity that one iteration takes away, below which nothing moves."""
 
 
 def held_out_entries(entries: Entries, fraction: float, seed: int) -> npt.NDArray[np.bool_]:
@@ -29,7 +28,7 @@ def held_out_entries(entries: Entries, fraction: float, seed: int) -> npt.NDArra
     60
     """
     total = entries.nnz
-    wanted = min(max(round(fraction * total), min(20, total // 5)), total - 1)
+    wanted = how_many(total, fraction)
     order = np.random.default_rng([seed, 1]).permutation(total)
     free = np.ones(total, bool)
     for line in (entries.pattern.line_of_each()[order], entries.pattern.indices[order]):
@@ -129,16 +128,15 @@ class HeldOutWatch(Watch):
         """Return why to stop."""
         energy = sum(values[1 + place] for place in self._learned)
         self._peak = max(self._peak, energy)
-        passed, fidelity = iteration - self._looked, values[0]
-        falling = fidelity < self._fidelity * (1 - _STANDSTILL * passed)
-        self._looked, self._fidelity = iteration, fidelity
+        counted = float(counted_iterations(iteration - self._looked, self._fidelity, values[0]))
+        self._looked, self._fidelity = iteration, values[0]
         error = self.error(state)
         if error <= self.lowest * (1 + self._tolerance):
             self._best = iteration, state.copied()
         if error < self.lowest:
             self.lowest, self._waited = error, 0.0
         else:
-            self._waited += passed if falling else passed / 3
+            self._waited += counted
         patience = max(self._rule.patience, self._rule.relative_patience * iteration)
         settled = energy <= 0.5 * self._peak or not self._learned
         return "held-out error stopped falling" if self._waited >= patience and settled else None
