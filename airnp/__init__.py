@@ -9,14 +9,15 @@ True
 """
 
 from airnp import masks, metrics
-from airnp.candidates import Candidate, Search
-from airnp.completion import Completion, complete
-from airnp.fit import fit
-from airnp.fleet import Outcome, fit_many
+from airnp.choosing.candidates import Candidate, Search
+from airnp.choosing.completion import Completion, complete
+from airnp.choosing.searching import search
+from airnp.fitting import fit
+from airnp.fleet.many import Outcome, fit_many
 from airnp.graph_recorder import GraphRecorder
 from airnp.history import History
+from airnp.images.inpainting import inpaint
 from airnp.initialization import Balanced, Gaussian
-from airnp.inpainting import inpaint
 from airnp.inputs import EmptyLineWarning
 from airnp.objective import Objective
 from airnp.optimizers import Adam, ExponentialDecay, GradientDescent
@@ -28,12 +29,11 @@ from airnp.regularizers import (
     WeightDecay,
 )
 from airnp.result import DivergenceError, FitResult
-from airnp.resuming import resume
-from airnp.searching import search
+from airnp.running.state import FitState
+from airnp.saving.resuming import resume
+from airnp.saving.storage import load
 from airnp.sparse import SparseFitResult, fit_ratings
-from airnp.state import FitState
-from airnp.stopping import EnergyChange, HeldOut
-from airnp.storage import load
+from airnp.stopping.rules import EnergyChange, HeldOut
 from airnp.transforms import Blocks
 
 __version__ = "0.1.0"

@@ -82,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
 
     # After the parser, which --help leaves through.
-    from airnp.pictures import PictureError
+    from airnp.images.files import PictureError
     from airnp.tables import TableError
 
     try:

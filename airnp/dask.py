@@ -15,7 +15,7 @@ import numpy as np
 
 from airnp._arrays import dtype_name
 from airnp._checks import checked_seed
-from airnp.inpainting import (
+from airnp.images.inpainting import (
     KINDS,
     Bools,
     Filler,
@@ -26,8 +26,8 @@ from airnp.inpainting import (
     checked_grid,
     checked_options,
 )
-from airnp.tile_parts import cut, joined, piece
-from airnp.tiles import Grid, Tile
+from airnp.images.tile_parts import cut, joined, piece
+from airnp.images.tiles import Grid, Tile
 
 try:
     import dask
@@ -35,7 +35,7 @@ try:
 except ImportError as error:
     raise ImportError("airnp.dask needs Dask: pip install 'airnp[dask]'") from error
 
-from airnp.lazy_pictures import Around, LazyPicture, Place, arranged, surroundings, survey, tile_at, whole
+from airnp.images.lazy import Around, LazyPicture, Place, arranged, surroundings, survey, tile_at, whole
 
 
 def inpaint(

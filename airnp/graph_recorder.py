@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from airnp._arrays import to_numpy
 from airnp._checks import checked_whole
-from airnp.state import FitState
+from airnp.running.state import FitState
 
 _USUAL = (1, 100, 1000, 3000, 10_000, 30_000)
 

@@ -17,7 +17,7 @@ from airnp.normalization import Normalization
 
 if TYPE_CHECKING:
     from airnp.bounds import Bounds
-    from airnp.calibration import Calibration
+    from airnp.confidence.calibration import Calibration
     from airnp.graphs import Graph
 
 
@@ -146,7 +146,7 @@ class FitResult:
         """Return intervals that contain the missing entries' true values, a share ``level`` of them.
 
         They are calibrated on the entries that the fit held out, by split conformal prediction, and wider
-        where entries are harder to predict; see :mod:`airnp.intervals`.
+        where entries are harder to predict; see :mod:`airnp.confidence.intervals`.
 
         Parameters
         ----------
@@ -176,7 +176,7 @@ class FitResult:
         >>> bool(0.8 < inside[~mask].mean()), bool(inside[mask].all())
         (True, True)
         """
-        from airnp.intervals import interval
+        from airnp.confidence.intervals import interval
 
         return interval(self, level)
 
@@ -248,7 +248,7 @@ class FitResult:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the result to one ``.npz`` file, without pickle; :func:`airnp.load` reads it."""
-        from airnp.storage import save_result
+        from airnp.saving.storage import save_result
 
         save_result(self, path)
 

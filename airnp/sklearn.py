@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from airnp.bounds import Bounds
-from airnp.fit import fit
+from airnp.fitting import fit
 from airnp.inputs import EmptyLineWarning
 from airnp.newrows import RowModel
 from airnp.regularizers import Regularizer

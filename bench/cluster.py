@@ -24,7 +24,7 @@ import numpy as np
 import airnp
 from airnp import masks
 from airnp.demo import scene
-from airnp.tiles import Grid, ramps
+from airnp.images.tiles import Grid, ramps
 from bench.speed import RESULTS
 from bench.timing import POOLS, markdown
 

@@ -148,7 +148,7 @@ def make_stack(case: Case) -> Any:
 def airnp_program(case: Case, problem: Any, xp: Any, seconds: Callable[[Runner, int], float]) -> Program:
     """airnp as ``airnp.fit`` runs it: on CuPy's device or, for NumPy, on the CPU."""
     import airnp
-    from airnp.training import Training
+    from airnp.running.training import Training
     from bench.peers.problem import LEARNING_RATE, regularizers
 
     objective = airnp.Objective(

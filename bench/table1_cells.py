@@ -20,7 +20,7 @@ from bench.table1_methods import Experiment, Task
 Record = dict[str, Any]
 
 _PACKAGE = Path(airnp.__file__).parent
-_FITTING = ("fit.py", "baselines/factorizations.py")
+_FITTING = ("fitting.py", "baselines/factorizations.py")
 _PROBLEMS = ("datasets", "masks.py", "metrics.py")
 
 

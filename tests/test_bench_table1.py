@@ -161,7 +161,7 @@ def test_comments_and_docstrings_do_not_change_the_fingerprint(tmp_path, monkeyp
 
     def fingerprints(fit="def f():\n    return 1\n", baseline=""):
         (tmp_path / "baselines").mkdir(exist_ok=True)
-        (tmp_path / "fit.py").write_text(fit)
+        (tmp_path / "fitting.py").write_text(fit)
         (tmp_path / "baselines" / "knn.py").write_text(baseline)
         return [table1_cells.source_hash.__wrapped__(fits) for fits in (True, False)]
 
@@ -179,18 +179,20 @@ def test_comments_and_docstrings_do_not_change_the_fingerprint(tmp_path, monkeyp
 
 def test_only_what_a_fit_imports_changes_the_fingerprint_of_fits(tmp_path, monkeypatch):
     monkeypatch.setattr(table1_cells, "_PACKAGE", tmp_path)
-    (tmp_path / "engines").mkdir()
+    for folder in ("engines", "running"):
+        (tmp_path / folder).mkdir()
 
     def fingerprint(**files):
-        imports = "from airnp.loop import run\n\n\ndef f():\n    from airnp.engines import cpu\n"
-        sources = {"fit": imports, "loop": "", "plot": "", "engines/__init__": "", "engines/cpu": "", **files}
+        imports = "from airnp.running.loop import run\n\n\ndef f():\n    from airnp.engines import cpu\n"
+        empty = ("running/loop", "plot", "engines/__init__", "engines/cpu")
+        sources = {"fitting": imports, **dict.fromkeys(empty, ""), **files}
         for name, text in sources.items():
             (tmp_path / f"{name}.py").write_text(text)
         return table1_cells.source_hash.__wrapped__(True)
 
     before = fingerprint()
     assert fingerprint(plot="x = 1\n") == before
-    for name in ("loop", "engines/__init__", "engines/cpu"):
+    for name in ("running/loop", "engines/__init__", "engines/cpu"):
         assert fingerprint(**{name: "x = 1\n"}) != before, name
 
 

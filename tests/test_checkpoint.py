@@ -30,13 +30,11 @@ from airnp import (
     GradientDescent,
     HeldOut,
     TotalVariation,
-    heldout_monitors,
-    monitors,
-    stopping,
 )
-from airnp.atomic import write_atomically
-from airnp.checkpoints import Checkpoint
-from airnp.training import Training
+from airnp.running.training import Training
+from airnp.saving.atomic import write_atomically
+from airnp.saving.checkpoints import Checkpoint
+from airnp.stopping import heldout, monitors, rules
 from tests.test_cuda_engine import gpu  # noqa: F401
 from tests.test_storage import assert_same as assert_same_result
 from tests.test_storage import assert_same_array
@@ -66,7 +64,7 @@ class Halves:
         return Z.reshape(*Z.shape[:-2], 10, 8)
 
 
-class Countdown(stopping.StopRule):
+class Countdown(rules.StopRule):
     """A user's own rule, with something to remember."""
 
     def __init__(self, looks: int, named: bool = True) -> None:
@@ -352,7 +350,7 @@ def test_ctrl_c_waits_while_a_portion_is_looked_at(file, monkeypatch):
     """The monitor and the history have seen a portion, or they have not; never one of them alone."""
     case = CASES["held out"]
     whole = fit(case)
-    check, looks = heldout_monitors.HeldOutMonitor.check, []
+    check, looks = heldout.HeldOutMonitor.check, []
 
     def pressed(self: Any, state: Any) -> str | None:
         looks.append(state.iteration)
@@ -360,7 +358,7 @@ def test_ctrl_c_waits_while_a_portion_is_looked_at(file, monkeypatch):
             signal.raise_signal(signal.SIGINT)
         return check(self, state)
 
-    monkeypatch.setattr(heldout_monitors.HeldOutMonitor, "check", pressed)
+    monkeypatch.setattr(heldout.HeldOutMonitor, "check", pressed)
     part = fit(case, checkpoint=file)
     assert (part.stop_reason, part.n_iter) == ("interrupted", looks[3])
     assert_same(airnp.resume(file), whole)
@@ -616,7 +614,7 @@ def test_odd_times_between_checkpoints_are_refused(seconds):
 
 
 def test_a_file_is_written_only_when_it_is_old_enough(file, monkeypatch):
-    checkpoints = sys.modules["airnp.checkpoints"]
+    checkpoints = sys.modules["airnp.saving.checkpoints"]
     clock = itertools.count()
     monkeypatch.setattr(checkpoints.time, "monotonic", lambda: float(next(clock)))
     written = []

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-import airnp.inpainting
-from airnp import pictures
+import airnp.images.inpainting
 from airnp.demo import scene
-from airnp.pictures import Picture
+from airnp.images import files
+from airnp.images.files import Picture
 from tests.commandline import facts, main, mistake, process
 
 QUICK = ["--max-iter", "20", "--quiet"]
@@ -30,7 +30,7 @@ def holes():
 
 def written(path, pixels, alpha=None):
     with open(path, "wb") as file:
-        pictures.write(file, pictures.kind_of(path), Picture(pixels, alpha))
+        files.write(file, files.kind_of(path), Picture(pixels, alpha))
     return path
 
 
@@ -62,7 +62,7 @@ def test_every_kind_of_picture(suffix, colour, dtype, alpha, mask, tmp_path):
     photo = written(tmp_path / f"photo{suffix}", given, opacity)
     out = tmp_path / f"out{suffix}"
     assert main("inpaint", photo, "--mask", mask, "-o", out, *QUICK) == 0
-    found = pictures.read(out)
+    found = files.read(out)
     check_filled(given, found.pixels)
     if alpha:
         np.testing.assert_array_equal(found.alpha, opacity)
@@ -73,8 +73,8 @@ def test_the_answer_is_that_of_inpaint(photo, mask, tmp_path):
     words = ["--max-iter", "30", "--seed", "4", "--regularizers", "tv", "--quiet"]
     assert main("inpaint", photo, "--mask", mask, "-o", out, *words) == 0
     options = {"max_iter": 30, "seed": 4, "regularizers": [airnp.TotalVariation()]}
-    expected = airnp.inpainting.inpaint(photograph(), holes(), channel_axis=-1, **options)
-    np.testing.assert_array_equal(pictures.read(out).pixels, expected)
+    expected = airnp.images.inpainting.inpaint(photograph(), holes(), channel_axis=-1, **options)
+    np.testing.assert_array_equal(files.read(out).pixels, expected)
 
 
 def test_a_mask_the_other_way_round(photo, mask, tmp_path):
@@ -91,7 +91,7 @@ def test_a_colour_means_missing(name, dtype, tmp_path):
     given[~holes()] = np.array(RED, dtype=dtype) * dtype(np.iinfo(dtype).max // 255)
     photo, out = written(tmp_path / "photo.png", given), tmp_path / "out.png"
     assert main("inpaint", photo, "--missing", name, "-o", out, *QUICK) == 0
-    check_filled(given, pictures.read(out).pixels)
+    check_filled(given, files.read(out).pixels)
 
 
 def test_a_colour_with_a_tolerance(tmp_path, capsys):
@@ -105,7 +105,7 @@ def test_a_colour_with_a_tolerance(tmp_path, capsys):
         == f"{photo}: no pixel is missing; none is of the colour white"
     )
     assert main(*words, "--tolerance", "5", *QUICK) == 0
-    check_filled(given, pictures.read(tmp_path / "out.png").pixels)
+    check_filled(given, files.read(tmp_path / "out.png").pixels)
 
 
 @pytest.mark.parametrize("suffix", [".png", ".jpg"])
@@ -114,7 +114,7 @@ def test_transparent_pixels_are_filled_and_become_opaque(suffix, tmp_path):
     photo = written(tmp_path / "photo.png", given, np.where(holes(), 255, 0).astype(np.uint8))
     out = tmp_path / f"out{suffix}"
     assert main("inpaint", photo, "--missing", "alpha", "-o", out, *QUICK) == 0
-    found = pictures.read(out)
+    found = files.read(out)
     if suffix == ".png":
         check_filled(given, found.pixels)
         assert (found.alpha == 255).all()
@@ -128,7 +128,7 @@ def test_what_is_a_little_transparent_stays_so(tmp_path, capsys):
     photo = written(tmp_path / "photo.png", photograph(), alpha)
     words = ["inpaint", photo, "--missing", "alpha"]
     assert main(*words, "-o", tmp_path / "out.png", *QUICK) == 0
-    found = pictures.read(tmp_path / "out.png").alpha
+    found = files.read(tmp_path / "out.png").alpha
     assert found[1, 0] == 7
     assert (found[0] == 255).all()
     assert (
@@ -262,7 +262,7 @@ def interrupt_after(monkeypatch, channels):
             out[..., channel][~observed] = pixels[..., channel][~observed] ^ 1
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(airnp.inpainting, "inpaint", interrupted)
+    monkeypatch.setattr(airnp.images.inpainting, "inpaint", interrupted)
 
 
 def test_ctrl_c_writes_what_is_filled(photo, mask, tmp_path, capsys, monkeypatch):
@@ -274,7 +274,7 @@ def test_ctrl_c_writes_what_is_filled(photo, mask, tmp_path, capsys, monkeypatch
         "interrupted: 67% of what is missing is as it was",
         f"wrote the result so far to {out}",
     ]
-    given, found = photograph(), pictures.read(out).pixels
+    given, found = photograph(), files.read(out).pixels
     np.testing.assert_array_equal(found[..., 1:], given[..., 1:])
     np.testing.assert_array_equal(found[..., 0] != given[..., 0], ~holes())
 

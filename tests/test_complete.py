@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 from typing import Any
 
@@ -10,8 +9,8 @@ import numpy as np
 import pytest
 
 import airnp
-from airnp import completion
-from airnp.completion import cross_fitted
+from airnp.choosing import completion
+from airnp.choosing.completion import cross_fitted
 from bench import complete as bench
 from bench.paper_rows import Problem, Row
 from tests.conftest import Backend
@@ -174,10 +173,3 @@ def test_the_bench_compares_what_is_expected_with_what_is_true(tmp_path: Any, ca
     printed = capsys.readouterr().out
     assert "| IC 20% | 0 |" in printed
     assert "in 0 of 1" in printed or "in 1 of 1" in printed
-
-
-def test_functions_are_not_hidden_by_modules() -> None:
-    for name in ("completion", "searching", "candidates", "judging", "grids", "seedstacks"):
-        importlib.import_module(f"airnp.{name}")
-    assert callable(airnp.complete)
-    assert callable(airnp.search)

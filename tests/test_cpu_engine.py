@@ -25,7 +25,7 @@ from scipy import sparse
 import airnp
 from airnp import AdaptiveLaplacian, Blocks, DirichletEnergy, FixedLaplacian, TotalVariation
 from airnp.engines import _cpu_kernels, _vector, cpu, reference, threads
-from airnp.training import Training
+from airnp.running.training import Training
 from tests.strategies import ADJACENCIES, seeds
 
 PATH_GRAPH = np.eye(9, k=1) + np.eye(9, k=-1)

@@ -17,7 +17,7 @@ import airnp
 from airnp import AdaptiveLaplacian, DirichletEnergy, FixedLaplacian, TotalVariation
 from airnp.engines import _cublas, cuda, cuda_launch, select_engine
 from airnp.engines.cuda_device import check_device, describe
-from airnp.training import Training
+from airnp.running.training import Training
 from tests.strategies import ADJACENCIES
 
 PATH_GRAPH = np.eye(9, k=1) + np.eye(9, k=-1)

@@ -16,8 +16,8 @@ import airnp
 from airnp import masks
 from airnp.dask import inpaint
 from airnp.demo import scene
-from airnp.tile_parts import cut, joined, piece
-from airnp.tiles import Grid, Tile, blended
+from airnp.images.tile_parts import cut, joined, piece
+from airnp.images.tiles import Grid, Tile, blended
 from bench.cluster import seam_errors
 
 PATIENCE = 120.0

@@ -24,8 +24,8 @@ import pytest
 
 import airnp
 from airnp import fit_many
-from airnp.crews import GivenCrew
-from airnp.own_crew import OwnCrew
+from airnp.fleet.crews import GivenCrew
+from airnp.fleet.own_crew import OwnCrew
 
 QUICK = {"max_iter": 30, "stop": None, "seed": 3, "regularizers": None}
 PATIENCE = 120.0
@@ -255,9 +255,9 @@ def test_threads_do_not_multiply(tmp_path, monkeypatch):
 
 
 def test_threads_are_shared_out_between_workers(monkeypatch):
-    monkeypatch.setattr("airnp.crews.processors", lambda: 12)
-    monkeypatch.setattr("airnp.crews.available_threads", lambda: 12)
-    monkeypatch.setattr("airnp.own_crew.processors", lambda: 12)
+    monkeypatch.setattr("airnp.fleet.crews.processors", lambda: 12)
+    monkeypatch.setattr("airnp.fleet.crews.available_threads", lambda: 12)
+    monkeypatch.setattr("airnp.fleet.own_crew.processors", lambda: 12)
     assert OwnCrew(4, None).threads == 3
     assert OwnCrew(24, None).threads == 1
     assert (OwnCrew(None, None).threads, OwnCrew(None, None).capacity) == (1, 24)

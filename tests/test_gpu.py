@@ -19,7 +19,7 @@ import airnp
 from airnp import AdaptiveLaplacian, DirichletEnergy, FixedLaplacian, TotalVariation
 from airnp.engines import _cublas, cuda, cuda_launch, kernel_sources
 from airnp.engines.cuda_device import check_device, describe
-from airnp.training import Training
+from airnp.running.training import Training
 from tests.kernel_launches import instances
 from tests.strategies import ADJACENCIES
 

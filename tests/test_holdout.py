@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import airnp
-from airnp.holdout import have_holes, holes, like_the_gaps, scattered
+from airnp.stopping.holdout import have_holes, holes, like_the_gaps, scattered
 from tests.strategies import seeds
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pkgutil
 import subprocess
 import sys
 from pathlib import Path
@@ -43,6 +44,12 @@ def test_import_brings_no_optional_library(bytecode: Path) -> None:
     loaded = {name.split(".")[0] for name in modules.split()}
     assert {"airnp", "numpy", "array_api_compat"} <= loaded
     assert not loaded & OPTIONAL
+
+
+def test_no_module_hides_a_public_name() -> None:
+    names = {module.name for module in pkgutil.iter_modules(airnp.__path__)}
+    assert {"fitting", "sparse"} <= names
+    assert names & set(airnp.__all__) == {"masks", "metrics"}
 
 
 def test_a_reference_fit_of_numpy_arrays_brings_none_either(bytecode: Path) -> None:

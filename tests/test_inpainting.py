@@ -19,10 +19,10 @@ import airnp
 from airnp import masks
 from airnp._arrays import to_numpy
 from airnp.demo import scene
-from airnp.inpainting import inpaint
-from airnp.tiles import Grid, ramps
+from airnp.images.inpainting import inpaint
+from airnp.images.tiles import Grid, ramps
 
-module = importlib.import_module("airnp.inpainting")
+module = importlib.import_module("airnp.images.inpainting")
 
 QUICK: dict[str, Any] = {"max_iter": 30, "stop": None, "seed": 3}
 SHAPE = (20, 24)

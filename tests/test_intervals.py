@@ -14,12 +14,13 @@ from scipy import ndimage
 from scipy.sparse.linalg import aslinearoperator
 
 import airnp
-from airnp import HeldOut, conformal, difficulty
+from airnp import HeldOut
 from airnp._arrays import to_numpy
-from airnp.calibration import Calibration
-from airnp.holdout import holes
-from airnp.intervals import half_widths
-from airnp.rehearsal import filled, rehearsed
+from airnp.confidence import conformal, difficulty
+from airnp.confidence.calibration import Calibration
+from airnp.confidence.intervals import half_widths
+from airnp.confidence.rehearsal import filled, rehearsed
+from airnp.stopping.holdout import holes
 from tests.strategies import seeds
 
 levels = st.floats(0.01, 0.99)

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 import airnp
 from airnp import HeldOut
-from airnp.explained import explained
-from airnp.holdout import scattered
 from airnp.initialization import balanced_factors
 from airnp.inputs import read
 from airnp.lowrank import LowRank, _best_rows, explanation
+from airnp.running.explained import explained
+from airnp.stopping.holdout import scattered
 from tests.strategies import seeds
 
 

@@ -9,7 +9,7 @@ import airnp
 from airnp.engines import cpu
 from airnp.engines import pace as pacing
 from airnp.engines.pace import Pace
-from airnp.training import Training
+from airnp.running.training import Training
 
 
 class Machine:

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import airnp
-from airnp import seedstacks
 from airnp._arrays import to_numpy
-from airnp.grids import expanded
-from airnp.judging import Judges, standard_error
+from airnp.choosing import seedstacks
+from airnp.choosing.grids import expanded
+from airnp.choosing.judging import Judges, standard_error
 from tests.conftest import Backend
 
 RNG = np.random.default_rng(0)
@@ -184,8 +184,8 @@ def test_a_search_over_seeds_is_one_fit(monkeypatch: pytest.MonkeyPatch) -> None
         shapes.append(Y.shape)
         return airnp.fit(Y, *rest, **options)
 
-    monkeypatch.setattr("airnp.seedstacks.fit", counted)
-    monkeypatch.setattr("airnp.searching.fit", counted)
+    monkeypatch.setattr("airnp.choosing.seedstacks.fit", counted)
+    monkeypatch.setattr("airnp.choosing.searching.fit", counted)
     found = airnp.search(TRUTH, {"depth": [2, 3], "seed": [0, 1, 2]}, SEEN, **shots("seed"))
     assert shapes == [(3, *TRUTH.shape)] * 2
     assert len({each.nmae for each in found.candidates}) == 6
@@ -246,7 +246,7 @@ def test_an_interrupt_ends_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
 
         return airnp.fit(*args, **options, callback=callback)
 
-    monkeypatch.setattr("airnp.searching.fit", interrupted)
+    monkeypatch.setattr("airnp.choosing.searching.fit", interrupted)
     with pytest.raises(KeyboardInterrupt):
         airnp.search(TRUTH, {"depth": [2, 3]}, SEEN, **QUICK)
 

@@ -13,7 +13,7 @@ import airnp
 from airnp import Adam
 from airnp.engines import cpu, reference
 from airnp.engines import threads as pool
-from airnp.training import Training
+from airnp.running.training import Training
 from tests.strategies import ADJACENCIES, seeds
 
 engine = pytest.mark.parametrize("ops", [reference, cpu], ids=["reference", "cpu"])

@@ -13,9 +13,10 @@ from hypothesis.extra import numpy as hnp
 from scipy.sparse.linalg import aslinearoperator
 
 import airnp
-from airnp import AdaptiveLaplacian, EnergyChange, FixedLaplacian, HeldOut, TotalVariation, heldout_monitors
+from airnp import AdaptiveLaplacian, EnergyChange, FixedLaplacian, HeldOut, TotalVariation
 from airnp.inputs import read
-from airnp.monitors import Choice
+from airnp.stopping import heldout
+from airnp.stopping.monitors import Choice
 
 RNG = np.random.default_rng(23)
 TRUTH = RNG.random((15, 2)) @ RNG.random((2, 12)) + 0.05 * RNG.standard_normal((15, 12))
@@ -434,7 +435,7 @@ def test_a_second_phase_that_does_not_help_leaves_no_trace(monkeypatch):
     rule = {"fraction": 0.2, "patience": 200, "every": 20}
     *_, single = refitted(stop=HeldOut(**rule, refit=False))
     never = np.array(False)
-    monkeypatch.setattr(heldout_monitors.HeldOutMonitor, "judged", lambda self, state: (never, never))
+    monkeypatch.setattr(heldout.HeldOutMonitor, "judged", lambda self, state: (never, never))
     *_, double = refitted(stop=HeldOut(**rule))
     assert double.n_iter == single.n_iter + 500, "the second phase should have been tried"
     assert double.best_iter == single.best_iter
@@ -442,9 +443,9 @@ def test_a_second_phase_that_does_not_help_leaves_no_trace(monkeypatch):
 
 
 def test_a_level_that_is_not_reached_leaves_the_iterate_that_fits_all_alike(monkeypatch):
-    begun = heldout_monitors.LevelMonitor.__init__
+    begun = heldout.LevelMonitor.__init__
     monkeypatch.setattr(
-        heldout_monitors.LevelMonitor, "__init__", lambda self, level, *rest: begun(self, 0 * level, *rest)
+        heldout.LevelMonitor, "__init__", lambda self, level, *rest: begun(self, 0 * level, *rest)
     )
     rule = {"fraction": 0.2, "patience": 200, "every": 20}
     truth, mask, single = refitted(stop=HeldOut(**rule, refit=False))

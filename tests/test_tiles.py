@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airnp.tiles import Grid, Tile, blended, ramps, spans, square_sums, stretched, widened
+from airnp.images.tiles import Grid, Tile, blended, ramps, spans, square_sums, stretched, widened
 
 RNG = np.random.default_rng(3)
 SHAPES = [(40, 40), (100, 30), (30, 100), (63, 64), (20, 200), (16, 16), (17, 1), (131, 77)]

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from airnp._arrays import to_numpy
 from airnp._checks import checked_number, checked_whole
-from airnp.holdout import like_the_gaps
 from airnp.inputs import EmptyLineWarning, read
+from airnp.stopping.holdout import like_the_gaps
 
 Values = NDArray[np.float64]
 Bools = NDArray[np.bool_]

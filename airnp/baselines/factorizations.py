@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from airnp.fit import fit
+from airnp.fitting import fit
 from airnp.regularizers import DirichletEnergy, FixedLaplacian, Regularizer, TotalVariation
 from airnp.regularizers.base import checked_weight
 

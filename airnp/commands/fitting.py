@@ -12,8 +12,8 @@ from airnp.commands.base import UsageError, WorkError, positive_number, whole_nu
 
 if TYPE_CHECKING:
     from airnp.result import FitResult
+    from airnp.running.state import FitState
     from airnp.sparse import SparseFitResult
-    from airnp.state import FitState
 
 Outcome = TypeVar("Outcome")
 Fitted = TypeVar("Fitted", "FitResult", "SparseFitResult")

@@ -23,7 +23,7 @@ from airnp.commands.fitting import add_fit_arguments, explained, fit_options
 from airnp.commands.outputs import add_output_arguments, check_output, write_whole
 
 if TYPE_CHECKING:
-    from airnp.pictures import Bools, Picture, Pixels
+    from airnp.images.files import Bools, Picture, Pixels
 
 DESCRIPTION = """\
 Fill the missing pixels of a picture: grey or in colour, with or without alpha, of 8 or 16 bits. Formats go by
@@ -70,15 +70,15 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from airnp import pictures
+    from airnp.images import files
 
-    kind = pictures.kind_of(options.output)
+    kind = files.kind_of(options.output)
     check_output(options.output, options.force)
     _check_marks(options)
-    picture = pictures.read(options.picture)
+    picture = files.read(options.picture)
     observed = _observed(options, picture)
     opaque = _opaque(options, picture, observed)
-    pictures.write(
+    files.write(
         io.BytesIO(), kind, opaque
     )  # a rehearsal: what the format cannot hold is known before the work
     settings = {**fit_options(options), "progress": shows_progress(options)}
@@ -88,7 +88,7 @@ def _run(options: argparse.Namespace) -> int:
     unfilled = _still_missing(picture.pixels, pixels, observed) if interrupted else 0.0
     if unfilled == 1:
         raise KeyboardInterrupt
-    write_whole(options.output, lambda file: pictures.write(file, kind, replace(opaque, pixels=pixels)))
+    write_whole(options.output, lambda file: files.write(file, kind, replace(opaque, pixels=pixels)))
 
     facts = {
         "command": "inpaint",
@@ -138,9 +138,9 @@ def _observed(options: argparse.Namespace, picture: Picture) -> Bools:
 
 def _by_mask(options: argparse.Namespace, picture: Picture) -> Bools:
     """Return where a mask is nearer to white than to black, or the other way round."""
-    from airnp import pictures
+    from airnp.images import files
 
-    mask = pictures.read(options.mask)
+    mask = files.read(options.mask)
     if mask.pixels.shape[:2] != picture.pixels.shape[:2]:
         raise UsageError(
             f"{options.mask}: expected {picture.size} as in {options.picture}, found {mask.size}"
@@ -170,7 +170,7 @@ def _colour(text: str) -> tuple[int, ...]:
     try:
         from PIL import ImageColor
     except ImportError as error:
-        from airnp.pictures import NEEDS_PILLOW
+        from airnp.images.files import NEEDS_PILLOW
 
         raise ImportError(NEEDS_PILLOW) from error
     try:
@@ -196,7 +196,7 @@ def _filled(
     options: argparse.Namespace, pixels: Pixels, observed: Bools, settings: dict[str, Any]
 ) -> tuple[Pixels, bool]:
     """Return the pixels with their holes filled, and whether Ctrl-C left some as they were."""
-    from airnp.inpainting import inpaint
+    from airnp.images.inpainting import inpaint
 
     answer = pixels.copy()
     axis = None if pixels.ndim == 2 else -1

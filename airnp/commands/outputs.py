@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
-from airnp.atomic import real_path, write_atomically
 from airnp.commands.base import UsageError, WorkError
+from airnp.saving.atomic import real_path, write_atomically
 
 
 def add_output_arguments(parser: argparse.ArgumentParser, kinds: str, *, required: bool = True) -> None:

@@ -11,9 +11,9 @@ from airnp.bounds import Bounds
 from airnp.engines.threads import checked_threads
 from airnp.fidelity import fidelity_scale
 from airnp.optimizers import resolve_optimizer
-from airnp.options import checked_callback
 from airnp.regularizers import Regularizer, default_regularizers
 from airnp.regularizers.base import checked_choice
+from airnp.running.options import checked_callback
 from airnp.sparse.choice import sparse_engine
 from airnp.sparse.entries import Entries, read_entries
 from airnp.sparse.limits import bounds_at
@@ -22,7 +22,7 @@ from airnp.sparse.offsets import checked_offsets
 from airnp.sparse.parameters import Layout
 from airnp.sparse.result import SparseFitResult
 from airnp.sparse.watching import check_rule
-from airnp.stopping import resolve_stop
+from airnp.stopping.rules import resolve_stop
 
 
 def fit_sparse(

@@ -14,12 +14,12 @@ from airnp.bounds import Bounds
 from airnp.engines.pace import Pace
 from airnp.engines.threads import let_work, using
 from airnp.history import History, energy_columns
-from airnp.interrupts import held_back
 from airnp.optimizers import delayed
-from airnp.portions import is_due
-from airnp.progress import ProgressBar
 from airnp.regularizers import Regularizer
 from airnp.result import DivergenceError
+from airnp.running.interrupts import held_back
+from airnp.running.portions import is_due
+from airnp.running.progress import ProgressBar
 from airnp.sparse.batches import Batches
 from airnp.sparse.contract import Offsets, SparseOperations
 from airnp.sparse.entries import Entries
@@ -30,7 +30,7 @@ from airnp.sparse.result import SparseFitResult
 from airnp.sparse.start import first_state
 from airnp.sparse.training import SparseTraining
 from airnp.sparse.watching import EnergyWatch, HeldOutWatch, Watch, held_out_entries
-from airnp.stopping import EnergyChange, HeldOut
+from airnp.stopping.rules import EnergyChange, HeldOut
 
 _KEEP_EVERY = 50
 """Iterations between two copies of a state that is known to be finite."""

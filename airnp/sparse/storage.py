@@ -1,4 +1,4 @@
-"""Sparse results on disk: the archive of :mod:`airnp.storage`, with other arrays in it."""
+"""Sparse results on disk: the archive of :mod:`airnp.saving.storage`, with other arrays in it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 from airnp.bounds import Bounds
 from airnp.history import History
+from airnp.saving.storage import FORMAT, VERSION, write_archive
 from airnp.sparse.contract import Offsets
 from airnp.sparse.result import SparseFitResult, SparseGraph
-from airnp.storage import FORMAT, VERSION, write_archive
 
 SPARSE = "sparse"
 """What the header's ``form`` says."""

@@ -1,4 +1,4 @@
-"""When to stop a sparse fit, by the rules of :mod:`airnp.stopping`, and which iterate to give back."""
+"""When to stop a sparse fit, by the rules of :mod:`airnp.stopping.rules`, and which iterate to give back."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from airnp._arrays import to_numpy
-from airnp.heldout_monitors import counted_iterations
-from airnp.holdout import how_many
 from airnp.sparse.entries import Entries
 from airnp.sparse.model import SparseModel
 from airnp.sparse.parameters import SparseState
-from airnp.stopping import EnergyChange, HeldOut, NeverStop
+from airnp.stopping.heldout import counted_iterations
+from airnp.stopping.holdout import how_many
+from airnp.stopping.rules import EnergyChange, HeldOut, NeverStop
 
 
 def held_out_entries(entries: Entries, fraction: float, seed: int) -> npt.NDArray[np.bool_]:

@@ -1,0 +1,1 @@
+"""Intervals around completed entries, calibrated on entries that the fit had not seen."""

@@ -1,0 +1,239 @@
+"""Pictures on disk: grey or in colour, with or without alpha, of 8 or 16 bits.
+
+Pillow reads and writes all but what it would cut down to 8 bits: PNG files of 16 bits in colour or with
+alpha, which :mod:`airnp.images.png16` does, and TIFF files, which tifffile does.
+"""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+
+from airnp.images import png16
+
+__all__ = ["SUFFIXES", "Picture", "PictureError", "kind_of", "read", "write"]
+
+NEEDS_PILLOW = 'pictures need Pillow: pip install "airnp[images]"'
+NEEDS_TIFFFILE = 'TIFF files need tifffile, which comes with scikit-image: pip install "airnp[images]"'
+
+_FORMATS = {
+    ".png": "PNG",
+    ".tif": "TIFF",
+    ".tiff": "TIFF",
+    ".jpg": "JPEG",
+    ".jpeg": "JPEG",
+    ".webp": "WEBP",
+    ".bmp": "BMP",
+}
+SUFFIXES = tuple(_FORMATS)
+"""The endings of file names that can be read and written."""
+
+_OPAQUE_ONLY = ("JPEG", "BMP")
+_BYTES_ONLY = ("JPEG", "BMP", "WEBP")
+
+Pixels = npt.NDArray[Any]
+Bools = npt.NDArray[np.bool_]
+
+
+class PictureError(ValueError):
+    """A file that cannot be read or written as a picture; the message names it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Picture:
+    """A picture, its transparency apart.
+
+    Attributes
+    ----------
+    pixels : array of uint8 or uint16, (H, W) or (H, W, 3)
+        Grey, or red, green and blue.
+    alpha : array (H, W) or None
+        Opacity, of the same dtype.
+    profile : bytes or None
+        ICC profile, which says what the colours mean; read by Pillow only.
+    """
+
+    pixels: Pixels
+    alpha: Pixels | None = None
+    profile: bytes | None = None
+
+    @property
+    def size(self) -> str:
+        """Width and height in words."""
+        return f"{self.pixels.shape[1]}×{self.pixels.shape[0]} pixels"
+
+    @property
+    def most(self) -> int:
+        """The largest value: white, or opaque."""
+        return int(np.iinfo(self.pixels.dtype).max)
+
+    @property
+    def has_holes(self) -> bool:
+        """Whether any pixel is not opaque."""
+        return self.alpha is not None and bool((self.alpha < self.most).any())
+
+
+def kind_of(path: Path) -> str:
+    """Return which of `SUFFIXES` a file's name ends in.
+
+    Raises
+    ------
+    PictureError
+        If it ends in none of them.
+    """
+    suffix = path.suffix.lower()
+    if suffix not in _FORMATS:
+        raise PictureError(f"{path}: expected a name that ends in one of {', '.join(SUFFIXES)}")
+    return suffix
+
+
+def read(path: Path) -> Picture:
+    """Read a picture; what the camera turned is turned upright.
+
+    Raises
+    ------
+    OSError
+        If there is no such file to read.
+    ImportError
+        If a package is missing; the message names the extra.
+    PictureError
+        If it is no picture, or of a kind that would lose something.
+    """
+    content = path.read_bytes()
+    try:
+        if content.startswith((b"II*\0", b"MM\0*")):
+            return _from_tiff(content)
+        if png16.is_deep(content):
+            return _from_array(png16.decode(content))
+        return _from_pillow(content)
+    except PictureError as error:
+        raise PictureError(f"{path}: {error}") from error
+    except (ImportError, MemoryError):
+        raise
+    except Exception as error:
+        # Bytes that are no picture can fail in any way; to the user each means the same.
+        raise PictureError(f"{path}: cannot be read as a picture ({error})") from error
+
+
+def write(file: BinaryIO, kind: str, picture: Picture) -> None:
+    """Write a picture to an open file in one of the formats `SUFFIXES`.
+
+    Raises
+    ------
+    ImportError
+        If a package is missing; the message names the extra.
+    PictureError
+        If the format cannot hold it.
+    """
+    format_ = _FORMATS[kind]
+    if picture.pixels.dtype != np.uint8 and format_ in _BYTES_ONLY:
+        raise PictureError(f"{kind} cannot hold 16 bits; .png and .tif can")
+    if format_ in _OPAQUE_ONLY:
+        if picture.has_holes:
+            raise PictureError(f"{kind} cannot hold transparent pixels; .png can")
+        picture = replace(picture, alpha=None)
+    pixels = _with_alpha(picture)
+    if format_ == "TIFF":
+        _write_tiff(file, pixels, picture)
+    elif format_ == "PNG" and pixels.dtype == np.uint16 and pixels.ndim == 3:
+        file.write(png16.encode(pixels))
+    else:
+        _write_by_pillow(file, format_, pixels, picture.profile)
+
+
+def _from_array(array: Pixels) -> Picture:
+    """Return an array (H, W) or (H, W, channels) as a picture."""
+    if array.dtype not in (np.uint8, np.uint16):
+        raise PictureError(f"expected 8 or 16 bits for a channel, found {array.dtype}")
+    if array.ndim == 3 and array.shape[-1] in (2, 4):
+        pixels = array[..., :-1] if array.shape[-1] == 4 else array[..., 0]
+        return Picture(np.ascontiguousarray(pixels), np.ascontiguousarray(array[..., -1]))
+    if array.ndim == 2 or (array.ndim == 3 and array.shape[-1] == 3):
+        return Picture(array)
+    raise PictureError(f"expected one picture, grey or in colour, found an array of shape {array.shape}")
+
+
+def _with_alpha(picture: Picture) -> Pixels:
+    return picture.pixels if picture.alpha is None else np.dstack([picture.pixels, picture.alpha])
+
+
+# --- Pillow ---
+
+
+def _from_pillow(content: bytes) -> Picture:
+    image_module, operations = _pillow()
+    with image_module.open(io.BytesIO(content)) as opened:
+        if getattr(opened, "n_frames", 1) > 1:
+            raise PictureError("expected one picture, found several in one file")
+        profile = opened.info.get("icc_profile")
+        image = operations.exif_transpose(opened)
+    if image.mode in ("1", "P", "PA"):
+        # A palette has no numbers that could be filled in; its colours have.
+        see_through = image.mode == "PA" or "transparency" in image.info
+        image = image.convert("L" if image.mode == "1" else "RGBA" if see_through else "RGB")
+    elif image.mode in ("L", "RGB") and "transparency" in image.info:
+        image = image.convert("LA" if image.mode == "L" else "RGBA")
+    if image.mode not in ("L", "LA", "RGB", "RGBA", "I;16"):
+        raise PictureError(
+            f"its kind {image.mode} is none of grey and RGB, with or without alpha; convert it"
+        )
+    return replace(_from_array(np.array(image)), profile=profile)
+
+
+def _write_by_pillow(file: BinaryIO, format_: str, pixels: Pixels, profile: bytes | None) -> None:
+    image_module, _ = _pillow()
+    options: dict[str, Any] = {"icc_profile": profile} if profile is not None and format_ != "BMP" else {}
+    if format_ == "JPEG":
+        options |= {"quality": 95, "subsampling": 0}
+    elif format_ == "WEBP":
+        options |= {"lossless": True, "exact": True}
+    image_module.fromarray(pixels).save(file, format=format_, **options)
+
+
+def _pillow() -> tuple[Any, Any]:
+    try:
+        from PIL import Image, ImageOps
+    except ImportError as error:
+        raise ImportError(NEEDS_PILLOW) from error
+    return Image, ImageOps
+
+
+# --- TIFF ---
+
+_GREY, _RGB = 1, 2  # "photometric interpretation"
+
+
+def _from_tiff(content: bytes) -> Picture:
+    with _tifffile().TiffFile(io.BytesIO(content)) as opened:
+        if len(opened.pages) != 1:
+            raise PictureError(f"expected one picture, found {len(opened.pages)} in one file")
+        page = opened.pages.first
+        if page.photometric not in (_GREY, _RGB) or page.axes not in ("YX", "YXS", "SYX"):
+            raise PictureError("it is none of grey and RGB, with or without alpha; convert it")
+        array = page.asarray()
+    return _from_array(np.moveaxis(array, 0, -1) if page.axes == "SYX" else array)
+
+
+def _write_tiff(file: BinaryIO, pixels: Pixels, picture: Picture) -> None:
+    options: dict[str, Any] = {"photometric": "minisblack" if picture.pixels.ndim == 2 else "rgb"}
+    if picture.alpha is not None:
+        options["extrasamples"] = ["unassalpha"]
+        options["planarconfig"] = "contig"
+    if picture.profile is not None:
+        options["iccprofile"] = picture.profile
+    content = io.BytesIO()
+    _tifffile().imwrite(content, pixels, metadata=None, **options)
+    file.write(content.getvalue())
+
+
+def _tifffile() -> Any:
+    try:
+        import tifffile
+    except ImportError as error:
+        raise ImportError(NEEDS_TIFFFILE) from error
+    return tifffile

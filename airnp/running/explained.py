@@ -1,0 +1,136 @@
+"""Matrices of low rank as rivals of a fit: parameters to start from, or to give back in its place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from airnp import lowrank
+from airnp._arrays import Array, from_numpy, to_numpy
+from airnp.initialization import balanced_factors
+from airnp.inputs import Observations
+from airnp.stopping.holdout import like_the_gaps
+from airnp.stopping.monitors import Choice, chosen_from
+
+Bools = npt.NDArray[np.bool_]
+
+_TURNS, _AT_A_TURN = 10, 0.02
+"""How often entries are left out to see how well the rest predict them, and what share of them at a time."""
+
+_MARGIN = 0.9
+"""A matrix of low rank replaces a fit if its error on held-out entries is below this share of the fit's."""
+
+
+@dataclass(frozen=True)
+class Explained:
+    """The matrix of low rank that predicts held-out entries best, for each problem of a stack.
+
+    Attributes
+    ----------
+    found : list of LowRank or None
+        For every problem in turn.
+    observations : Observations
+    depth, rank : int
+        Of the factors to make.
+    """
+
+    found: list[lowrank.LowRank | None]
+    observations: Observations
+    depth: int
+    rank: int
+
+    @property
+    def exact(self) -> Bools:
+        """Whether it predicts them almost exactly, shape (…): then there is nothing left to fit."""
+        return self._by_problem([one is not None and one.is_exact for one in self.found])
+
+    @property
+    def errors(self) -> npt.NDArray[np.float64]:
+        """Mean absolute error on held-out entries, in units of the data's range; infinite for none."""
+        return self._by_problem([np.inf if one is None else one.error for one in self.found])
+
+    @property
+    def ranks(self) -> npt.NDArray[np.int64]:
+        """Zero where none was found."""
+        return self._by_problem([0 if one is None else one.rank for one in self.found])
+
+    def _by_problem(self, answers: list[Any]) -> npt.NDArray[Any]:
+        return np.reshape(answers, self.observations.values.shape[:-2])
+
+    def factors(self) -> list[Array]:
+        """Return W[0] … W[L-1] of every problem, of the shapes that a fit has; zeros where none was found."""
+        seen = self.observations
+        batch, (m, n) = seen.values.shape[:-2], seen.values.shape[-2:]
+        products = [np.zeros((m, n)) if one is None else one.left @ one.right.T for one in self.found]
+        levels = zip(*(balanced_factors(each, self.depth, self.rank) for each in products), strict=True)
+        stacked = [np.stack(level).reshape(*batch, *level[0].shape) for level in levels]
+        return [from_numpy(level, seen.xp, seen.device, seen.dtype) for level in stacked]
+
+    def left_out(self, problems: Bools) -> Iterator[tuple[Bools, npt.NDArray[np.float64]]]:
+        """Yield entries (…, m, n) of some problems and what these predict without them, a few at a time.
+
+        They are drawn in the shape of the gaps. So few at a time hardly make a prediction worse.
+        """
+        seen = self.observations
+        values, weights = (to_numpy(each).astype(np.float64) for each in (seen.values, seen.weights))
+        used = np.zeros(values.shape, dtype=bool)
+        for turn in range(_TURNS):
+            entries, predicted = np.zeros(values.shape, dtype=bool), np.zeros(values.shape)
+            for place, found in zip(np.ndindex(problems.shape), self.found, strict=True):
+                if not problems[place] or found is None:
+                    continue
+                observed = weights[place] > 0
+                wanted = max(1, round(_AT_A_TURN * int(observed.sum())))
+                drawn = like_the_gaps(observed, wanted, np.random.default_rng([turn, 2]))
+                entries[place] = drawn & ~used[place]
+                predicted[place] = lowrank.predicted_without(values[place], weights[place], drawn, found)
+            used |= entries
+            yield entries, predicted
+
+    def beats(self, errors: npt.NDArray[np.float64]) -> Bools:
+        """Return in which problems it predicts held-out entries exactly, or clearly better than a fit."""
+        return self.exact | (self.errors < _MARGIN * errors)
+
+    def put_into(self, params: Choice, problems: Bools) -> Choice:
+        """Return a choice of parameters with these factors in some of the problems."""
+        if not problems.any():
+            return params
+        replaced = [*self.factors(), *params.params[self.depth :]]
+        return chosen_from(problems, Choice(replaced, params.iteration), params)
+
+    @property
+    def reason(self) -> str:
+        """What to tell the user when it is the answer to all problems."""
+        lowest, highest = int(self.ranks.min()), int(self.ranks.max())
+        rank = f"rank {lowest}" if lowest == highest else f"ranks {lowest} to {highest}"
+        well = "almost exactly" if self.exact.all() else "better"
+        return f"held-out entries are predicted {well} by a matrix of {rank}"
+
+
+def explained(observations: Observations, held_out: Bools, depth: int, rank: int) -> Explained | None:
+    """Return the matrices of low rank that predict held-out entries best, None if there is none at all.
+
+    Parameters
+    ----------
+    observations : Observations
+        Of entries, in units of the data's range.
+    held_out : ndarray of bool (…, m, n)
+    depth, rank : int
+        Of the factors to make.
+    """
+    values, weights = to_numpy(observations.values), to_numpy(observations.weights)
+    m, n = values.shape[-2:]
+    found = [
+        lowrank.explanation(*arrays, rank)
+        for arrays in zip(
+            values.reshape(-1, m, n).astype(np.float64),
+            weights.reshape(-1, m, n).astype(np.float64),
+            held_out.reshape(-1, m, n),
+            strict=True,
+        )
+    ]
+    return Explained(found, observations, depth, rank) if any(found) else None

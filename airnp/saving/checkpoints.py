@@ -1,0 +1,159 @@
+"""The file that a run leaves behind every now and then: its result so far, and all that it needs to go on.
+
+To :func:`airnp.load` such a file is a result like any other. What :func:`airnp.resume` needs besides stands
+in the header under ``"run"``, and in arrays called ``run_0``, ``run_1``, … that it refers to; an array that
+is part of the result already is not stored again.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import warnings
+from dataclasses import dataclass, fields
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from array_api_compat import is_numpy_namespace
+
+from airnp._arrays import namespace_name, to_numpy
+from airnp.model import Model
+from airnp.prepared import PreparedData
+from airnp.result import FitResult
+from airnp.running.options import Options
+from airnp.saving.records import Packer, UnstorableError
+from airnp.saving.runstate import RunState
+from airnp.saving.storage import result_record, write_archive
+from airnp.stopping.rules import StopRule
+
+_STORED_OPTIONS = ("max_iter", "record_every", "seed", "threads", "precision", "file_every")
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a run was asked to do; none of it changes on the way.
+
+    ``model`` names the regularisers and the engine that were chosen in the end.
+    """
+
+    data: PreparedData
+    model: Model
+    rule: StopRule
+    options: Options
+
+
+class Checkpoint:
+    """The file of one run.
+
+    Parameters
+    ----------
+    path : Path
+    every : float
+        Seconds from the start of one write to that of the next, at least.
+    task : Task
+    """
+
+    def __init__(self, path: Path, every: float, task: Task) -> None:
+        self._path, self._every, self._task = path, every, task
+        self._started = time.monotonic()
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the file is old enough to be replaced."""
+        return time.monotonic() - self._started >= self._every
+
+    def write(
+        self, result: FitResult, state: RunState | str | None, *, finished: bool, used_up: bool
+    ) -> None:
+        """Replace the file; a full disk must not cost the fit itself.
+
+        Parameters
+        ----------
+        result : FitResult
+            So far, or in the end.
+        state : RunState, str or None
+            Where to go on from; or why that cannot be; None where there is no need to.
+        finished : bool
+            Whether the run has come to its end.
+        used_up : bool
+            Whether its first phase ended because its iterations were used up.
+        """
+        self._started = time.monotonic()
+        header, arrays = result_record(result.to_numpy())
+        packer = Packer(arrays)
+        run: dict[str, Any] = {
+            "saved_at": time.time(),
+            "max_iter": self._task.options.max_iter,
+            "finished": finished,
+            "used_up": used_up,
+            "given": {},
+            "task": None,
+            "state": None,
+            "obstacle": None,
+        }
+        try:
+            if isinstance(state, str):
+                raise UnstorableError(state)
+            if state is not None:
+                run["task"] = _packed_task(packer, self._task, run["given"])
+                run["state"] = packer.packed({each.name: getattr(state, each.name) for each in fields(state)})
+        except UnstorableError as error:
+            run |= {"task": None, "state": None, "obstacle": str(error)}
+            packer = Packer()
+        try:
+            write_archive(self._path, {**header, "run": run}, arrays | packer.arrays)
+        except OSError as error:
+            warnings.warn(f"checkpoint: could not write {self._path}: {error}", RuntimeWarning, stacklevel=3)
+
+
+def _packed_task(packer: Packer, task: Task, given: dict[str, str]) -> Any:
+    """Return a task as JSON can hold it; ``given`` gets the names of what must be given again, and why."""
+    data, model, options = task.data, task.model, task.options
+    seen = data.observations
+    asked = {
+        "regularizers": list(model.regularizers or ()),
+        "stop": task.rule,
+        "optimizer": options.optimizer,
+    }
+    stored: dict[str, Any] = {}
+    for name, value in asked.items():
+        try:
+            stored[name] = packer.packed(value)
+        except UnstorableError as error:
+            given[name] = str(error)
+    if data.operator is not None:
+        given["operator"] = "an operator"
+    if options.callback is not None:
+        given["callback"] = "a callback"
+    if not is_numpy_namespace(seen.xp):
+        given["xp"] = f"arrays of {namespace_name(seen.xp)}"
+    plain = {
+        "shape": data.shape,
+        "values": seen.values,
+        "mask": seen.mask,
+        "weights": seen.weights,
+        "original": data.original,
+        "offset": data.normalization.offset,
+        "scale": data.normalization.scale,
+        "bounds": data.bounds,
+        "truth": None if options.truth is None else to_numpy(options.truth),
+        "model": {each.name: getattr(model, each.name) for each in fields(model)[1:]},
+        "options": {name: getattr(options, name) for name in _STORED_OPTIONS},
+    }
+    kind = {"namespace": namespace_name(seen.xp), "dtype": seen.dtype}
+    return {**kind, "asked": stored, "plain": packer.packed(plain)}
+
+
+def checked_file(path: Any) -> Path:
+    """Return where to save checkpoints; better to hear now that there is no such directory than later."""
+    if not isinstance(path, str | PathLike):
+        raise TypeError(f"checkpoint: expected a path, got {type(path).__name__}")
+    file = Path(os.fsdecode(path))
+    if not file.parent.is_dir():
+        raise FileNotFoundError(f"checkpoint: expected a file in a directory that exists, got {str(file)!r}")
+    if file.is_dir():
+        raise IsADirectoryError(f"checkpoint: expected a file, got the directory {str(file)!r}")
+    if file.exists() and not file.is_file():
+        raise ValueError(f"checkpoint: expected an ordinary file, which can be replaced, got {str(file)!r}")
+    return file
