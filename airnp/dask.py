@@ -6,28 +6,21 @@ the answer, which needs one tile and strips of the three before it.
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 
-from airnp._arrays import dtype_name
 from airnp._checks import checked_seed
-from airnp.images.inpainting import (
-    KINDS,
-    Bools,
-    Filler,
-    Group,
-    Layout,
-    PixelKind,
-    Values,
-    checked_grid,
-    checked_options,
-)
+from airnp.images.filling import TileFit, warn_of_holes
+from airnp.images.layout import Group, Layout
+from airnp.images.options import checked_grid, checked_options
+from airnp.images.picture import check_kind
+from airnp.images.pixels import PixelKind
+from airnp.images.surroundings import Around
 from airnp.images.tile_parts import cut, joined, piece
-from airnp.images.tiles import Grid, Tile
+from airnp.images.tiles import Bools, Grid, Values
 
 try:
     import dask
@@ -35,7 +28,9 @@ try:
 except ImportError as error:
     raise ImportError("airnp.dask needs Dask: pip install 'airnp[dask]'") from error
 
-from airnp.images.lazy import Around, LazyPicture, Place, arranged, surroundings, survey, tile_at, whole
+from airnp.images.lazy import LazyPicture, Place, arranged, surroundings, survey, tile_at, whole
+
+__all__ = ["inpaint"]
 
 
 def inpaint(
@@ -83,8 +78,8 @@ def inpaint(
     Warns
     -----
     UserWarning
-        When tiles have rows or columns without any observed pixel. What is far from observed pixels there
-        is filled from a larger region around the tile, at a lower resolution.
+        When a hole is so large that a tile has rows or columns without any observed pixel, as for
+        :func:`airnp.inpaint`.
 
     Notes
     -----
@@ -93,8 +88,8 @@ def inpaint(
     Each tile is fitted in units of its own range and brought back to the picture's, so there are no steps
     in brightness between tiles.
 
-    A tile needs ``tile``² pixels of the image. It sends strips of ``overlap`` × ``tile`` pixels to two
-    neighbours and ``overlap``² to a third, in float64.
+    With t for ``tile`` and o for ``overlap``, a tile needs t² pixels of the image. It sends strips of o × t
+    pixels to two neighbours and o² to a third, in float64.
 
     Examples
     --------
@@ -111,27 +106,20 @@ def inpaint(
     """
     if not isinstance(image, da.Array):
         raise TypeError(f"image: expected a dask.array.Array, got {type(image).__name__}; see airnp.inpaint")
-    if dtype_name(image.dtype) not in KINDS:
-        raise TypeError(f"image: expected integers, float16, float32 or float64, got dtype {image.dtype}")
+    check_kind(image.dtype)
     if any(np.isnan(length) for length in image.shape):
         raise ValueError(f"image: expected a known shape, got {image.shape}; see compute_chunk_sizes")
     layout = Layout.of(image.shape, channel_axis, channels)
     picture = LazyPicture.of(image, mask, layout)
     grid = checked_grid(picture.values.shape[-2], picture.values.shape[-1], tile, overlap)
     settings = {**checked_options({**options, "threads": threads}), "seed": checked_seed(seed)}
-    work = _Work(grid, settings, PixelKind.of(image.dtype, bounds))
+    work = _Work(grid, TileFit(settings, has_neighbours=len(grid) > 1), PixelKind.of(image.dtype, bounds))
 
     findings = survey(picture, grid)
     gaps = {place for place, found in findings.items() if found.has_gaps}
     holes = [place for place, found in findings.items() if found.has_empty_lines and len(grid) > 1]
     around = surroundings(picture, grid, holes)
-    if around:
-        warnings.warn(
-            f"tiles with rows or columns without any observed pixel: {len(around)}; what is far from "
-            "observed pixels there is filled from a larger region, at a lower resolution",
-            UserWarning,
-            stacklevel=2,
-        )
+    warn_of_holes(len(around))
     filled = {place: _lazily_filled(picture, work, place, around.get(place)) for place in gaps}
     blocks = {place: _lazy_piece(picture, work, place, filled) for place in findings}
     answer = da.block(_nested(blocks, picture.values.shape[:-3], grid))
@@ -147,17 +135,8 @@ class _Work:
     """What all tiles share."""
 
     grid: Grid
-    settings: dict[str, Any]
+    fit: TileFit
     kind: PixelKind
-
-
-class _TileFiller(Filler):
-    """Fills a tile that is all there is of the picture, beside what was found around it."""
-
-    around: Around
-
-    def surroundings(self, group: Group, tile: Tile) -> Around:
-        return self.around
 
 
 def _lazily_filled(picture: LazyPicture, work: _Work, place: Place, around: Around | None) -> Any:
@@ -174,16 +153,13 @@ def _fill(
     work: _Work, row: int, column: int, values: Values, marks: Values | None, around: Around | None
 ) -> tuple[Own, Values, Values, Values]:
     """Fill a tile, as :func:`airnp.inpaint` does; return its piece, and strips for three others."""
-    picture = arranged(values, marks)
-    values, observed = picture.part((), whole(values))
+    values, observed = arranged(values, marks).part((), whole(values))
     if not np.isfinite(values[observed]).all():
         raise ValueError("image: observed pixels are NaN or infinite; mark them as missing in mask")
-    filler = _TileFiller(picture, work.grid, work.settings)
     known = values, observed
     if around is not None:
-        filler.around = around
-        known = filler.with_surroundings((), tile_at(work.grid, ((), row, column)), *known)
-    parts = cut(work.grid, row, column, filler.completed(*known))
+        known = work.fit.with_surroundings(tile_at(work.grid, ((), row, column)), *known, around)
+    parts = cut(work.grid, row, column, work.fit.completed(*known))
     where = (..., slice(parts.body.shape[-2]), slice(parts.body.shape[-1]))
     own = values[where].copy(), observed[where].copy(), parts.body
     return own, parts.right, parts.below, parts.corner

@@ -93,7 +93,8 @@ def fit(
     shape : (m, n), optional
         Shape of X, where ``operator`` does not tell.
     weights : array-like, optional
-        Non-negative weight of each entry in the fidelity; zero is missing.
+        Non-negative weight of each entry in the fidelity; zero is missing. For the sparse form a sparse
+        matrix that stores entries where Y does, or one number for each entry, in the order of ``Y.data``.
     fidelity : {"mean", "sum"}
         Scale s of the fidelity: 2/(m·n), or 1.
     loss : {"squared", "huber"}
@@ -137,8 +138,7 @@ def fit(
         ``"sparse"``, for a scipy.sparse Y and a ``rank``, never forms X: it works on thin factors, at
         observed entries and over candidate edges of graphs, and gives a :class:`SparseFitResult`. ``"auto"``
         takes it for a sparse Y whose dense form would not fit into memory. It works on arrays of NumPy and
-        CuPy, and has no ``mask``, ``device``, ``operator``, ``shape``, ``weights``, Huber loss,
-        ``precision``, ``truth`` and ``checkpoint``.
+        CuPy, and has no ``mask``, ``operator``, ``shape``, Huber loss, ``precision`` and ``truth``.
     offsets : bool or float
         For the sparse form: X_ij = μ + b_i + c_j + u_i·v_j. A number is how many entries of zero shrink each
         offset; True is 10.
@@ -207,20 +207,18 @@ def fit(
     >>> bool(np.isin(filled, [1, 2, 3, 4, 5]).all())
     True
     """
-    Y, xp = on_the_host(Y, xp)
-    if wants_sparse(form, Y, depth, rank, dtype, xp):
-        refuse_for_sparse(
-            mask=mask, device=device, operator=operator, shape=shape, weights=weights, precision=precision,
-            truth=truth, checkpoint=checkpoint,
-        )  # fmt: skip
+    Y, xp, device = on_the_host(Y, xp, device)
+    if wants_sparse(form, Y, depth, rank, dtype, xp, device):
+        refuse_for_sparse(mask=mask, operator=operator, shape=shape, precision=precision, truth=truth)
         from airnp.sparse.fitting import fit_sparse  # brings numba and SciPy
 
         return fit_sparse(  # type: ignore[return-value]  # what a caller gets who asks for this form
-            Y, xp=xp, regularizers=regularizers, fidelity=fidelity, loss=loss, depth=depth, rank=rank,
-            max_iter=max_iter, stop=stop, optimizer=optimizer, learning_rate=learning_rate, init=init,
-            seed=seed, dtype=dtype, normalize=normalize, bounds=bounds, integers=integers, offsets=offsets,
-            mask_factor=mask_factor, batch_size=batch_size, engine=engine, threads=threads, callback=callback,
-            progress=progress, record_every=record_every,
+            Y, xp=xp, device=device, regularizers=regularizers, weights=weights, fidelity=fidelity, loss=loss,
+            depth=depth, rank=rank, max_iter=max_iter, stop=stop, optimizer=optimizer,
+            learning_rate=learning_rate, init=init, seed=seed, dtype=dtype, normalize=normalize,
+            bounds=bounds, integers=integers, offsets=offsets, mask_factor=mask_factor,
+            batch_size=batch_size, engine=engine, threads=threads, callback=callback, progress=progress,
+            record_every=record_every, checkpoint=checkpoint, checkpoint_every=checkpoint_every,
         )  # fmt: skip
     refuse_for_dense(offsets=offsets, mask_factor=mask_factor, batch_size=batch_size)
     max_iter = checked_whole("max_iter", max_iter)

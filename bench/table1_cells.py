@@ -21,7 +21,7 @@ Record = dict[str, Any]
 
 _PACKAGE = Path(airnp.__file__).parent
 _FITTING = ("fitting.py", "baselines/factorizations.py")
-_PROBLEMS = ("datasets", "masks.py", "metrics.py")
+_PROBLEMS = ("datasets", "masks", "metrics.py")
 
 
 def write_whole(path: Path, text: str) -> None:

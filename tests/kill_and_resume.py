@@ -1,6 +1,6 @@
 """Kill a fit again and again, resume it every time, and look at what is left; ``python -m`` this, see below.
 
-    python -m tests.kill_and_resume FOLDER KILLS
+    python -m tests.kill_and_resume FOLDER KILLS [sparse]
 
 Prints JSON: how many kills there were, how many found a checkpoint, and everything that was not as it should
 be. The children are forked, so that none of them has to load and compile anything.
@@ -23,18 +23,44 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array
 
 import airnp
-from tests.test_storage import assert_same
+from tests.sparse_results import assert_same as assert_same_sparse
+from tests.test_storage import assert_same as assert_same_dense
 
 EVERY = 0.05
 LONGEST = 0.25
 """Seconds that a child lives, at most."""
 
 PORTION = 10
+SPARSE = sys.argv[3:] == ["sparse"]
 
 
-def problem() -> dict[str, Any]:
+def sparse_problem() -> dict[str, Any]:
+    """Return the arguments of a sparse fit: both phases, a graph that is searched again, batches, masks."""
+    rng = np.random.default_rng(0)
+    truth = rng.random((60, 3)) @ rng.random((3, 40)) + 0.1 * rng.standard_normal((60, 40))
+    return {
+        "Y": csr_array(np.where(rng.random(truth.shape) < 0.4, truth, 0)),
+        "form": "sparse",
+        "rank": 6,
+        "seed": 1,
+        "max_iter": 600,
+        "record_every": PORTION,
+        "stop": airnp.HeldOut(patience=100_000, every=25),
+        "offsets": True,
+        "mask_factor": "both",
+        "batch_size": 200,
+        "regularizers": [
+            airnp.AdaptiveLaplacian("rows", 1e-3, neighbors=5, refresh=30),
+            airnp.WeightDecay(1e-4, "sqrt"),
+        ],
+        "optimizer": airnp.Adam(1e-3, second_moment="matrix", schedule=airnp.ExponentialDecay(0.9, 1000)),
+    }
+
+
+def dense_problem() -> dict[str, Any]:
     """Return the arguments of the fit: both phases, learned graphs, and a decaying rate."""
     rng = np.random.default_rng(0)
     truth = rng.random((30, 3)) @ rng.random((3, 24)) + 0.1 * rng.standard_normal((30, 24))
@@ -47,6 +73,11 @@ def problem() -> dict[str, Any]:
         "stop": airnp.HeldOut(patience=100_000),
         "optimizer": airnp.Adam(1e-3, schedule=airnp.ExponentialDecay(0.9, 1000)),
     }
+
+
+def problem() -> dict[str, Any]:
+    """Return the arguments of the fit that the command line asks for."""
+    return sparse_problem() if SPARSE else dense_problem()
 
 
 def child(file: Path, log: int) -> None:
@@ -130,7 +161,7 @@ class Experiment:
     def compare(self) -> None:
         """See that the run has ended as it should, and make room for the next one."""
         try:
-            assert_same(airnp.resume(self.file), self.whole)
+            (assert_same_sparse if SPARSE else assert_same_dense)(airnp.resume(self.file), self.whole)
         except AssertionError as error:
             self.problems.append(f"the resumed run ended otherwise: {error}")
         self.finished += 1

@@ -658,8 +658,8 @@ def test_leftovers_of_killed_processes_are_removed_but_not_those_of_live_ones(fi
 # ------------------------------------------------------------------------------------------ kill -9
 
 
-def killed(tmp_path: Path, kills: int) -> dict[str, Any]:
-    arguments = [sys.executable, "-m", "tests.kill_and_resume", str(tmp_path), str(kills)]
+def killed(tmp_path: Path, kills: int, *form: str) -> dict[str, Any]:
+    arguments = [sys.executable, "-m", "tests.kill_and_resume", str(tmp_path), str(kills), *form]
     done = subprocess.run(arguments, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stderr
     return dict(json.loads(done.stdout))

@@ -671,7 +671,17 @@ def test_ends_of_intervals_are_not_overwritten_unless_told(sensors, tmp_path, ca
     assert tables.read(upper).observed.all()
 
 
-def test_intervals_that_cannot_be_had_do_not_cost_the_table(sensors, tmp_path, capsys):
+@pytest.mark.parametrize("words", [["--regularizers", "air"], [], ["--auto"]])
+def test_too_high_a_level_is_noticed_before_the_fit(words, sensors, tmp_path, capsys, monkeypatch):
+    for name in ("fit", "complete"):
+        monkeypatch.setattr(airnp, name, lambda *_, **__: pytest.fail("began a fit"))
+    shown = mistake(capsys, "complete", sensors, "-o", tmp_path / "out.csv", "--interval", "0.999", *words)
+    assert shown.startswith("--interval: 0.999 needs at least 999 held-out entries, there are ")
+
+
+def test_intervals_that_cannot_be_had_do_not_cost_the_table(sensors, tmp_path, capsys, monkeypatch):
+    # Before the fit it may look as if a matrix of low rank could have entries enough.
+    monkeypatch.setattr("airnp.confidence.beforehand.check_level", lambda *_: None)
     out = tmp_path / "out.csv"
     words = ["complete", sensors, "-o", out, "--interval", "0.999", *FIXED]
     shown = mistake(capsys, *words, code=1)
@@ -703,6 +713,22 @@ def test_a_run_out_of_time_goes_on(sensors, tmp_path, capsys):
     assert main("complete", "--resume", run, "-o", tmp_path / "again.csv") == 0
     assert capsys.readouterr().out.splitlines()[1].startswith("60 iterations in all, after 0.0 s more: ")
     assert (tmp_path / "again.csv").read_bytes() == whole.read_bytes()
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".npz"])
+def test_a_run_of_integers_ends_with_integers(suffix, tmp_path, capsys):
+    stars = np.random.default_rng(0).integers(1, 6, (12, 9))
+    stars[::2, ::3] = -1
+    np.save(tmp_path / "stars.npy", stars)
+    given = ["complete", tmp_path / "stars.npy", "--missing=-1", "--round", "--bounds", "1", "5", *FIXED]
+    whole, again, run = tmp_path / f"whole{suffix}", tmp_path / f"again{suffix}", tmp_path / "run.npz"
+    assert main(*given, "-o", whole, "--quiet") == 0
+    cut_short = ["--checkpoint", run, "--time-limit", "0.000001", "--quiet"]
+    assert main(*given, "-o", again, *cut_short) == 0
+    assert main("complete", "--resume", run, "-o", again, "--force", "--quiet") == 0
+    expected, found = (np.load(path) if suffix == ".npy" else np.load(path)["X"] for path in (whole, again))
+    assert found.dtype == expected.dtype == np.int64
+    np.testing.assert_array_equal(found, expected)
 
 
 def test_a_resumed_run_may_have_more_iterations_and_shows_progress(sensors, tmp_path, capsys):
@@ -743,6 +769,9 @@ def test_what_cannot_be_resumed(learned, tmp_path, capsys):
     run = tmp_path / "run.npz"
     airnp.fit(np.ones((2, 3, 3)), max_iter=1, stop=None, seed=0, checkpoint=run)
     assert "is a stack of matrices" in mistake(capsys, "complete", "--resume", run, *words)
+    matrix = scipy.sparse.eye_array(4)
+    airnp.fit(matrix, form="sparse", rank=2, max_iter=2, stop=None, seed=0, checkpoint=run)
+    assert "holds a sparse fit; Python's airnp.resume" in mistake(capsys, "complete", "--resume", run, *words)
 
 
 # --- the sparse form ---
@@ -792,19 +821,17 @@ def test_a_matrix_that_is_too_large_to_write_is_saved_as_factors(links, tmp_path
     assert airnp.load(learned).predict(0, 0).shape == ()
 
 
-def test_the_sparse_form_computes_on_the_first_device(links, tmp_path, capsys, monkeypatch, cupy_double):
+def test_the_sparse_form_computes_on_a_device(links, tmp_path, monkeypatch, cupy_double):
     seen, fit = [], airnp.fit
 
-    def spy(Y, *, xp, **options):
-        seen.append(xp.__name__)
+    def spy(Y, *, xp, device, **options):
+        seen.append((xp.__name__, device))
         return fit(Y, **options)
 
     monkeypatch.setattr(airnp, "fit", spy)
     assert main("complete", links, "-o", tmp_path / "b.csv", "--device", "cuda", "--quiet", *SPARSE) == 0
-    assert seen == ["cupy"]
-    monkeypatch.setattr(airnp, "fit", fit)
-    shown = mistake(capsys, "complete", links, "-o", tmp_path / "c.csv", "--device", "cuda:1", *SPARSE)
-    assert shown.startswith("--device: not with form='sparse'")
+    assert main("complete", links, "-o", tmp_path / "c.csv", "--device", "cuda:1", "--quiet", *SPARSE) == 0
+    assert seen == [("cupy", 0), ("cupy", 1)]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 import scipy.sparse
 
 import airnp
-from airnp import triples
+from airnp.tables import triples
 from tests.commandline import facts, main, mistake
 
 QUICK = ["--max-iter", "10", "--rank", "2", "--threads", "1"]
@@ -74,6 +74,7 @@ def test_pairs_are_predicted_as_by_fit_ratings(ratings, fitted, tmp_path, capsys
         "input": str(ratings),
         "output": str(out),
         "result": None,
+        "checkpoint": None,
         "users": 12,
         "items": 9,
         "ratings": int(THERE.sum()),
@@ -356,3 +357,77 @@ def test_ctrl_c(ratings, tmp_path, capsys, monkeypatch):
     assert main("ratings", ratings, "-o", tmp_path / "o.csv", *QUICK) == 130
     assert f"wrote the result so far to {tmp_path / 'o.csv'}, " in capsys.readouterr().out
     assert len(cells(tmp_path / "o.csv")) > 1
+
+
+# --- runs that go on ---
+
+
+def interrupted_at(monkeypatch, moment):
+    """Let Ctrl-C come once, before an iteration of all that are made."""
+    from airnp.sparse.loop import SparseLoop
+
+    step, calls = SparseLoop._step, []
+
+    def interrupted(loop, training):
+        calls.append(training.iteration)
+        if len(calls) == moment:
+            raise KeyboardInterrupt
+        return step(loop, training)
+
+    monkeypatch.setattr(SparseLoop, "_step", interrupted)
+
+
+@pytest.mark.parametrize("moment", [4, 12])
+def test_an_interrupted_run_goes_on(ratings, tmp_path, capsys, monkeypatch, moment):
+    run, out, whole = tmp_path / "run.npz", tmp_path / "out.csv", tmp_path / "whole.csv"
+    done = facts(capsys, "ratings", ratings, "-o", whole, *QUICK, "--seed", "3", "--bounds", "0", "6")
+    words = [*QUICK, "--seed", "3", "--bounds", "0", "6", "--checkpoint", run, "--quiet"]
+    with monkeypatch.context() as patch:
+        interrupted_at(patch, moment)
+        assert main("ratings", ratings, "-o", out, *words) == 130
+    assert out.read_bytes() != whole.read_bytes()
+    shown = mistake(capsys, "ratings", ratings, "-o", out, "--resume", run)
+    assert shown.startswith(f"{out} is there already")
+    more = facts(capsys, "ratings", ratings, "-o", out, "--resume", run, "--force")
+    assert out.read_bytes() == whole.read_bytes()
+    assert more == {**done, "output": str(out), "checkpoint": str(run), "seconds": more["seconds"]}
+    assert main("ratings", ratings, "-o", tmp_path / "again.csv", "--resume", run) == 0
+    assert f"{done['iterations']} iterations in all, after 0." in capsys.readouterr().out
+
+
+def test_what_cannot_be_resumed(ratings, fitted, tmp_path, capsys, monkeypatch):
+    run, out = tmp_path / "run.npz", tmp_path / "out.csv"
+    with monkeypatch.context() as patch:
+        interrupted_at(patch, 4)
+        assert main("ratings", ratings, "-o", out, *QUICK, "--checkpoint", run, "--quiet") == 130
+    words = ["-o", out, "--force", "--resume", run]
+    for option in (["--rank", "3"], ["--seed", "0"], ["--bounds", "1", "5"]):
+        shown = mistake(capsys, "ratings", ratings, *words, *option)
+        assert shown == f"{option[0]} cannot be given with --resume: {run} says how the run fits"
+    changed = lines()
+    changed[5][2] = "1" if changed[5][2] != "1" else "2"
+    other = put(tmp_path / "other.csv", changed)
+    shown = mistake(capsys, "ratings", other, *words)
+    assert shown == f"{other}: expected the ratings that the run in {run} fits"
+    shown = mistake(capsys, "ratings", ratings, *words, "--max-iter", "3")
+    assert shown == "--max-iter: expected at least the 10 that the run was to have, got 3"
+    fitted.save(tmp_path / "result.npz")
+    (tmp_path / "junk.npz").write_bytes(b"PK\x03\x04 junk")
+    airnp.fit(np.eye(4), max_iter=1, stop=None, seed=0, checkpoint=tmp_path / "dense.npz")
+    for name, message in (
+        ("result.npz", "holds a result, but no run to go on with; see --checkpoint"),
+        ("junk.npz", "not a result saved by airnp, or damaged"),
+        ("dense.npz", "holds no run of airnp ratings"),
+    ):
+        words[-1] = tmp_path / name
+        assert mistake(capsys, "ratings", ratings, *words).startswith(f"{tmp_path / name}: {message}")
+
+
+def test_mistakes_with_checkpoints(ratings, tmp_path, capsys):
+    words = ["ratings", ratings, "-o", tmp_path / "o.csv"]
+    shown = mistake(capsys, *words, "--checkpoint", tmp_path / "run.csv")
+    assert shown.startswith("--checkpoint: expected a name that ends in .npz")
+    shown = mistake(capsys, *words, "--checkpoint-every", "3")
+    assert shown == "--checkpoint-every goes with --checkpoint or --resume"
+    run = tmp_path / "run.npz"
+    assert mistake(capsys, *words, "--result", run, "--checkpoint", run).endswith("are the same file")

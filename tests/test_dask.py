@@ -108,8 +108,8 @@ def test_the_scheduler_does_not_matter():
 def test_zarr_in_zarr_out_on_a_cluster(tmp_path):
     expected = airnp.inpaint(COLOUR, MASK, **TILES, **QUICK)
     for name, array in {"image": COLOUR, "mask": MASK}.items():
-        made = zarr.create_array(
-            tmp_path / name, shape=array.shape, dtype=array.dtype, chunks=(20,) * array.ndim
+        made = zarr.open_array(
+            str(tmp_path / name), mode="w", shape=array.shape, dtype=array.dtype, chunks=(20,) * array.ndim
         )
         made[...] = array
     with (

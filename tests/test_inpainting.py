@@ -22,7 +22,7 @@ from airnp.demo import scene
 from airnp.images.inpainting import inpaint
 from airnp.images.tiles import Grid, ramps
 
-module = importlib.import_module("airnp.images.inpainting")
+module = importlib.import_module("airnp.images.filling")
 
 QUICK: dict[str, Any] = {"max_iter": 30, "stop": None, "seed": 3}
 SHAPE = (20, 24)

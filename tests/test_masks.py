@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import os
 import sys
 from collections.abc import Callable
@@ -383,10 +382,3 @@ def test_refuses_shares_that_are_none(maker: Maker) -> None:
 def test_refuses_other_arguments(call: Callable[[], Any], argument: str, error: type[Exception]) -> None:
     with pytest.raises(error, match=f"{argument}: expected .*, got "):
         call()
-
-
-def test_examples_in_the_docstrings() -> None:
-    pytest.importorskip("PIL.Image", reason="Pillow is not installed: the text example needs it")
-    failed, tried = doctest.testmod(masks)
-    assert failed == 0
-    assert tried > 0

@@ -132,10 +132,46 @@ def test_a_sparse_matrix_of_cupy(gpu):  # noqa: F811
     assert isinstance(dense.X, gpu.cupy.ndarray)
 
 
+def test_a_fit_works_on_the_device_that_was_asked_for(gpu, monkeypatch):  # noqa: F811
+    seen, residuals = [], cuda.residuals
+
+    def spy(*given, **more):
+        seen.append(gpu.cupy.cuda.runtime.getDevice())
+        return residuals(*given, **more)
+
+    monkeypatch.setattr(cuda, "residuals", spy)
+    S, options = table(), settings(max_iter=3, **MODELS["factors"])
+    second = airnp.fit(S, xp=gpu.cupy, device=1, **options)
+    np.testing.assert_array_equal(second.X, airnp.fit(S, xp=gpu.cupy, **options).X)
+    with gpu.cupy.cuda.Device(1):
+        there = gpu.cupyx.scipy.sparse.csr_matrix(S)
+    airnp.fit(there, **options)
+    assert seen == [1] * 3 + [0] * 3 + [1] * 3
+    with pytest.raises(ValueError, match=r"device: expected .*, where Y is, got 0; move Y"):
+        airnp.fit(there, device=0, **options)
+    with pytest.raises(ValueError, match="device: expected one of 0 to 1, got 7"):
+        airnp.fit(S, xp=gpu.cupy, device=7, **options)
+    with pytest.raises(ValueError, match="device: expected cpu, where Y is, got 1"):
+        airnp.fit(S, device=1, **options)
+    assert isinstance(airnp.fit(there, **{**options, "form": "auto"}), airnp.FitResult)
+
+
+def test_ratings_of_cupy(gpu):  # noqa: F811
+    stars = table()
+    stars.data = np.clip(np.rint(stars.data), 1, 5)
+    there = gpu.cupyx.scipy.sparse.csr_matrix(stars)
+    options = {"rank": 3, "max_iter": 10, "seed": 0, "threads": 1}
+    host = airnp.fit_ratings(stars, **options)
+    for R, more in ((there, {}), (stars, {"xp": gpu.cupy}), (stars, {"xp": gpu.cupy, "device": 1})):
+        result = airnp.fit_ratings(R, **options, **more)
+        np.testing.assert_allclose(result.X, host.X, rtol=1e-4)
+        assert (float(result.bounds.low), float(result.bounds.high)) == (1, 5)
+
+
 def test_the_form_follows_the_memory_of_the_device(gpu, monkeypatch):  # noqa: F811
     options = settings(form="auto", regularizers=[], max_iter=2)
     assert isinstance(airnp.fit(table(), xp=gpu.cupy, **options), airnp.FitResult)
-    monkeypatch.setattr(choice, "device_memory", lambda: 1000)
+    monkeypatch.setattr(choice, "device_memory", lambda device: 1000)
     assert isinstance(airnp.fit(table(), xp=gpu.cupy, **options), airnp.SparseFitResult)
 
 

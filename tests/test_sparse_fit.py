@@ -170,8 +170,8 @@ def test_the_form_follows_memory(monkeypatch):
         ({"rank": 31}, "rank: expected at most"),
         ({"depth": 1}, "depth: one factor is the whole matrix"),
         (
-            {"weights": np.ones((40, 30)), "truth": np.ones((40, 30))},
-            "weights, truth: not with form='sparse'",
+            {"mask": np.ones((40, 30)), "truth": np.ones((40, 30))},
+            "mask, truth: not with form='sparse'",
         ),
         ({"loss": "huber"}, "loss: form='sparse' has 'squared'"),
         ({"regularizers": [airnp.TotalVariation(1.0)]}, "regularizers: form='sparse' has"),
@@ -234,9 +234,10 @@ def test_divergence_carries_the_last_finite_state():
 def test_an_interrupt_returns_the_result_so_far():
     program = """
         import signal, airnp, numpy as np
-        from scipy.sparse import random_array
+        from scipy.sparse import csr_array
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        S = random_array((50, 40), density=0.3, rng=np.random.default_rng(0), format="csr")
+        rng = np.random.default_rng(0)
+        S = csr_array(rng.random((50, 40)) * (rng.random((50, 40)) < 0.3))
         def stop(iteration, state):
             if iteration == 30:
                 signal.raise_signal(signal.SIGINT)

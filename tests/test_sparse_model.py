@@ -14,10 +14,11 @@ from scipy.sparse import coo_array, csr_array
 import airnp
 from airnp import AdaptiveLaplacian, FixedLaplacian, WeightDecay
 from airnp.engines import threads as pool
-from airnp.sparse import cpu, reference
-from airnp.sparse.contract import Offsets, Slopes
-from airnp.sparse.edges import edges_to, given_edges
-from airnp.sparse.entries import read_entries
+from airnp.sparse import cpu, reference, start, tiling
+from airnp.sparse.contract import Edges, Offsets, Slopes
+from airnp.sparse.edges import Exchange, edges_to, given_edges, near_each_other
+from airnp.sparse.entries import Pattern, read_entries
+from airnp.sparse.fitted import fitted_graphs
 from airnp.sparse.model import SparseModel
 from airnp.sparse.neighbours import exact
 from airnp.sparse.parameters import Layout, SparseState
@@ -52,10 +53,16 @@ def close(a: Any, b: Any, dtype: Any) -> None:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize(("m", "n", "rank"), [(1, 1, 1), (7, 5, 3), (60, 90, 17), (400, 150, 33)])
+@pytest.mark.parametrize(
+    ("m", "n", "rank"), [(1, 1, 1), (7, 5, 3), (60, 90, 17), (50, 40, 48), (400, 150, 100)]
+)
 class TestKernelsAnswerAsTheSpecification:
-    def test_residuals(self, m, n, rank, threads, dtype, monkeypatch):
+    @pytest.mark.parametrize("strips", [1, 4])
+    def test_residuals(self, m, n, rank, strips, threads, dtype, monkeypatch):
         monkeypatch.setattr(cpu, "_SMALL", 1)
+        monkeypatch.setattr(tiling, "_ENTRIES_PER_LINE", 1)
+        row = rank * np.dtype(dtype).itemsize
+        monkeypatch.setattr(tiling, "_CACHE_BYTES", 2 * n * row if strips == 1 else -(-2 * n * row // strips))
         rng = np.random.default_rng(m)
         entries, sides = random_entries(rng, m, n, dtype), random_sides(rng, m, n, rank, dtype)
         found = []
@@ -104,6 +111,53 @@ class TestKernelsAnswerAsTheSpecification:
             close(np.asarray(a), np.asarray(b), dtype)
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_without_offsets_they_are_neither_read_nor_written(threads, monkeypatch):
+    monkeypatch.setattr(cpu, "_SMALL", 1)
+    rng = np.random.default_rng(0)
+    entries, sides = random_entries(rng, 40, 30), random_sides(rng, 40, 30, 5, np.float64)
+    zeros = Offsets(0.0, np.zeros(40), np.zeros(30))
+    found = []
+    for offsets, plain in ((zeros, False), (sides.offsets, True)):
+        out = Slopes(*(np.full(shape, 9.0) for shape in ((40, 5), (30, 5), 40, 30)))
+        with pool.using(threads):
+            value = cpu.residuals(entries, sides.u, sides.v, offsets, scale=0.7, out=out, plain=plain)
+        found.append((np.asarray(value), out.u, out.v))
+    for a, b in zip(*found, strict=True):
+        close(a, b, np.float64)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("rank", [1, 7, 8, 15, 16, 17, 31, 32, 47, 63, 64, 65, 95, 130])
+def test_kernels_write_to_their_rows_and_to_nothing_else(rank, dtype):
+    m, n, sentinel, gap = 9, 6, 77.0, 24
+    rng = np.random.default_rng(rank)
+    entries, sides = random_entries(rng, m, n, dtype), random_sides(rng, m, n, rank, dtype)
+    edges = edges_to(exact(sides.u, np.arange(m), 3))
+    logits, metric = rng.standard_normal(edges.count).astype(dtype), rng.random(rank).astype(dtype)
+    shapes = [(m, rank), (n, rank), (m,), (n,), (m, rank), (m, rank), (edges.count,), (edges.count,)]
+
+    def results(ops):
+        # One allocation for all: a stray write would land among the sentinels between two of them.
+        memory = np.full(gap + sum(int(np.prod(shape)) + gap for shape in shapes), sentinel, dtype)
+        taken, arrays, place = np.zeros(memory.size, bool), [], gap
+        for shape in shapes:
+            size = int(np.prod(shape))
+            arrays.append(memory[place : place + size].reshape(shape))
+            taken[place : place + size] = True
+            place += size + gap
+        *slopes, sums, pull, weights, graph = arrays
+        with pool.using(1):
+            ops.residuals(entries, sides.u, sides.v, sides.offsets, scale=1.0, out=Slopes(*slopes))
+            ops.line_sums(entries.pattern, sides.v, sums)
+            ops.edge_terms(edges, logits, sides.u, metric, weights=weights, slopes=graph, pull=pull)
+        assert (memory[~taken] == sentinel).all()
+        return arrays
+
+    for ours, theirs in zip(results(cpu), results(reference), strict=True):
+        close(ours, theirs, dtype)
+
+
 @st.composite
 def models(draw: st.DrawFn) -> tuple[SparseModel, SparseState, np.random.Generator]:
     """Any model: depth, offsets, mask factor, regularisers of every kind together."""
@@ -133,9 +187,10 @@ def models(draw: st.DrawFn) -> tuple[SparseModel, SparseState, np.random.Generat
     ops = draw(st.sampled_from([cpu, reference]))
     scale, shrinkage = draw(st.floats(0.2, 2.0)), draw(st.floats(0.0, 3.0))
     model = SparseModel(entries, layout, regularizers, scale=scale, shrinkage=shrinkage, ops=ops)
-    start = first_state(model, 0, "gaussian", shrinkage if layout.offsets else None, 1)
-    point = [0.7 * rng.standard_normal(param.shape) for param in start.params]
-    return model, SparseState(point, start.edges), rng
+    begin = first_state(model, 0, "gaussian", shrinkage if layout.offsets else None, 1)
+    point = [0.7 * rng.standard_normal(param.shape) for param in begin.params]
+    edges = tuple(near_each_other(e) if draw(st.booleans()) else e for e in begin.edges)
+    return model, SparseState(point, edges), rng
 
 
 @settings(max_examples=150, deadline=None)
@@ -185,6 +240,64 @@ def test_with_all_candidates_loss_and_gradients_are_those_of_the_dense_form(seed
     size = max(np.abs(grad).max() for grad in expected)
     for ours, theirs in zip(found.gradients, expected, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-12 * size)
+
+
+@settings(max_examples=40, deadline=None)
+@given(models())
+def test_the_order_of_nodes_changes_nothing_but_speed(case):
+    model, state, _ = case
+    plain = tuple(unordered(edges) for edges in state.edges)
+    params = list(state.params)
+    first = model.layout.graphs_from
+    exchanges = [Exchange(old, new) for old, new in zip(state.edges, plain, strict=True)]
+    for place, exchange in enumerate(exchanges, first):
+        assert exchange.stays.all()
+        params[place] = exchange.logits(params[place][0])[None]
+    found = model.evaluate(state)
+    gradients = [grad.copy() for grad in found.gradients]
+    for place, exchange in enumerate(exchanges, first):
+        gradients[place] = exchange.carried(gradients[place][0], np.nan)[None]
+    expected = model.evaluate(SparseState(params, plain))
+    np.testing.assert_allclose(found.energies, expected.energies, rtol=1e-12)
+    for ours, theirs in zip(gradients, expected.gradients, strict=True):
+        close(ours, theirs, np.float64)
+    for ours, theirs in zip(
+        fitted_graphs(model, state), fitted_graphs(model, SparseState(params, plain)), strict=True
+    ):
+        close(ours.adjacency.toarray(), theirs.adjacency.toarray(), np.float64)
+
+
+def unordered(edges):
+    """Return the same edges with node i as row i."""
+    if edges.order is None:
+        return edges
+    pattern, order = edges.pattern, edges.order
+    lines = csr_array(
+        (np.ones(edges.count), (order[pattern.line_of_each()], order[pattern.indices])),
+        shape=(pattern.lines, pattern.width),
+    )
+    lines.sort_indices()
+    return Edges(Pattern(lines.indptr.astype(np.int64), lines.indices.astype(np.int32), pattern.width))
+
+
+def test_neighbours_come_near_each_other():
+    rng = np.random.default_rng(0)
+    ring = rng.permutation(300)
+    neighbours = np.empty((300, 2), int)
+    neighbours[ring] = np.stack([np.roll(ring, 1), np.roll(ring, -1)], axis=1)
+    edges = near_each_other(edges_to(neighbours))
+    assert sorted(edges.order.tolist()) == list(range(300))
+    assert np.abs(edges.pattern.line_of_each() - edges.pattern.indices).max() <= 2
+
+
+def test_many_nodes_are_brought_near_each_other(monkeypatch):
+    entries = random_entries(np.random.default_rng(0), 30, 8)
+    graph = csr_array(symmetric_graph(np.random.default_rng(1), 30))
+    terms = [AdaptiveLaplacian("rows", neighbors=3), AdaptiveLaplacian("rows", candidates=graph)]
+    model = SparseModel(entries, Layout(30, 8, 2, 3), terms, scale=1.0)
+    assert [edges.order for edges in first_state(model, 0, "gaussian", None, 1).edges] == [None, None]
+    monkeypatch.setattr(start, "_MANY_NODES", 30)
+    assert all(edges.order is not None for edges in first_state(model, 0, "gaussian", None, 1).edges)
 
 
 def test_candidates_are_the_strongest_of_a_given_graph_and_the_node_itself():

@@ -34,7 +34,8 @@ from airnp.commands.reading import add_reading_arguments, labels_of, reading_of
 
 if TYPE_CHECKING:
     from airnp.result import FitResult
-    from airnp.tables import Table, Values
+    from airnp.tables import Table
+    from airnp.tables.table import Values
 
 DESCRIPTION = """\
 Fill the gaps of a table of numbers. Formats go by the name: .csv and .tsv (also .gz), .npy, .npz, .mtx,
@@ -115,6 +116,7 @@ def _run_dense(options: argparse.Namespace) -> int:
     keeps_labels = options.result is not None or options.checkpoint is not None
     labels = labels_of(table) if keeps_labels else None
     rehearse(files, table)
+    _check_interval(options, table.values, observed)
     settings = {
         **fit_options(options),
         **resuming.checkpoint_options(options),
@@ -151,6 +153,20 @@ def _check_choice(options: argparse.Namespace) -> None:
         raise UsageError("--checkpoint: several fits cannot share one, as --auto would have to")
     if options.auto and options.time_limit is not None:
         raise UsageError("--time-limit: several fits cannot share one, as --auto would have to")
+
+
+def _check_interval(options: argparse.Namespace, values: Values, observed: Any) -> None:
+    """Raise a UsageError if there cannot be intervals of that level: better now than after the fit."""
+    from airnp.confidence.beforehand import check_level
+    from airnp.stopping.holdout import have_holes
+    from airnp.stopping.rules import resolve_stop
+
+    # Nothing is uncertain without gaps; how many entries lie under copies of holes differs from fit to fit.
+    if options.interval is None or observed.all() or (options.auto and have_holes(observed)):
+        return
+    rule = resolve_stop("auto", regularized=options.regularizers not in (None, "auto"))
+    names = {"level": "--interval", "Y": str(options.table), "mask": str(options.mask or options.table)}
+    explained(lambda: check_level(options.interval, values, observed, rule, options.seed or 0), names)
 
 
 def _observed(options: argparse.Namespace, table: Table) -> Any:

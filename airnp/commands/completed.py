@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     from airnp.result import FitResult
     from airnp.sparse import SparseFitResult
-    from airnp.tables import Table, Values
+    from airnp.tables import Table
+    from airnp.tables.table import Values
 
 
 def add_completed_arguments(parser: argparse.ArgumentParser) -> None:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from airnp.commands.base import UsageError
 from airnp.sparse import SparseFitResult
-from airnp.triples import Triples
+from airnp.tables.triples import Triples
 
 _AT_A_TIME = 2**24
 """Predictions that are made at a time."""

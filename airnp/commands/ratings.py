@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from airnp.commands.base import (
     Command,
     UsageError,
     add_talk_arguments,
+    given,
     report,
     shows_progress,
     whole_number,
@@ -22,10 +24,11 @@ from airnp.commands.fitting import timed
 from airnp.commands.limits import add_bounds_argument, bounds_of, check_within
 from airnp.commands.outputs import add_output_arguments, check_archive, check_output, write_whole
 from airnp.commands.reading import add_delimiter_argument, add_header_argument
+from airnp.commands.resuming import add_run_arguments, check_run_options, checkpoint_options, gone_on
 
 if TYPE_CHECKING:
     from airnp.sparse import SparseFitResult
-    from airnp.triples import Triples
+    from airnp.tables.triples import Triples
 
 DESCRIPTION = """\
 Predict ratings from a table with a line for each rating: user, item, rating. Further columns are ignored, a
@@ -35,6 +38,9 @@ header is told by itself, and users and items are called anything. Formats go by
 What is written has a header and a line for each prediction: the pairs of a file, or for every user the items
 that are predicted best among those without a rating, best first. A user or an item that has no rating at all
 is predicted from what is known about the other side alone.
+
+With --checkpoint a run that was interrupted or killed can go on: --resume FILE with the same ratings takes
+the settings of the fit from the file, and ends with the predictions of an uninterrupted run.
 """
 
 EXAMPLES = """\
@@ -43,9 +49,12 @@ EXAMPLES = """\
   airnp ratings ratings.csv -o predictions.csv --pairs pairs.csv --bounds 1 5
   airnp ratings log.parquet -o best.parquet --columns user_id film stars --repeated last
   airnp ratings ratings.tsv.gz -o best.csv --rank 32 --result model.npz --json
+  airnp ratings large.parquet -o best.csv --checkpoint run.npz
+  airnp ratings large.parquet -o best.csv --resume run.npz
 """
 
 _TOP = 10
+_IN_THE_FILE = ("bounds", "rank", "seed")
 _NAMES = ["user", "item"]
 
 
@@ -82,59 +91,99 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("the fit")
     group.add_argument("--rank", type=whole_number(1), metavar="N", help="length of a factor (128)")
     group.add_argument("--max-iter", type=whole_number(1), metavar="N", help="iterations at most (500)")
-    group.add_argument("--seed", type=whole_number(0), default=0, metavar="N", help="another start (0)")
+    group.add_argument("--seed", type=whole_number(0), metavar="N", help="another start (0)")
     group.add_argument("--threads", type=whole_number(1), metavar="N", help="CPU threads (all processors)")
+    add_run_arguments(parser)
     add_talk_arguments(parser)
 
 
 def _run(options: argparse.Namespace) -> int:
-    import airnp
-    from airnp import triples
     from airnp.commands import predicting
+    from airnp.tables import triples
 
     kind = triples.kind_of_triples(options.output)
     _check_options(options)
-    given = triples.read(options.table, _layout(options))
-    check_within(options, options.table, given.values, given.place)
-    ratings = predicting.matrix_of(given, options.repeated, options.table)
-    pairs = None if options.pairs is None else triples.read(options.pairs, _layout_of_pairs(options, given))
-    users = predicting.places_of(options.users, given.users, "--users")
-    names = [*((given.names or _NAMES)[:2]), "prediction"]
+    table = triples.read(options.table, _layout(options))
+    check_within(options, options.table, table.values, table.place)
+    ratings = predicting.matrix_of(table, options.repeated, options.table)
+    pairs = None if options.pairs is None else triples.read(options.pairs, _layout_of_pairs(options, table))
+    users = predicting.places_of(options.users, table.users, "--users")
+    names = [*((table.names or _NAMES)[:2]), "prediction"]
     if len(set(names)) < 3:
         raise UsageError(f"{options.table}: expected other names of columns than {', '.join(names)}")
     triples.write(io.BytesIO(), kind, names, [], [], ratings.data[:0])  # a rehearsal
 
-    chosen = {name: getattr(options, name) for name in ("rank", "max_iter", "threads")}
-    settings = {name: value for name, value in chosen.items() if value is not None}
-    settings |= {"bounds": bounds_of(options), "seed": options.seed, "progress": shows_progress(options)}
-    arguments = {"R": str(options.table), "Y": str(options.table)}
-    result, facts = timed(None, lambda clock: airnp.fit_ratings(ratings, **settings), arguments)
+    result, facts = _fitted(options, ratings) if options.resume is None else _resumed(options, ratings)
 
     if pairs is not None:
-        found = predicting.of_pairs(result, given, pairs)
+        found = predicting.of_pairs(result, table, pairs)
     else:
-        found = predicting.best(result, given, ratings, options.top or _TOP, users)
+        found = predicting.best(result, table, ratings, options.top or _TOP, users)
     write_whole(options.output, lambda file: triples.write(file, kind, names, *found[:3]))
     if options.result is not None:
         save(result, options.result)
-    facts = {**_facts(options, given, result), "predictions": len(found.values), **found.unknown, **facts}
+    facts = {**_facts(options, table, result), "predictions": len(found.values), **found.unknown, **facts}
     report(options, facts, _text(options, facts))
     return INTERRUPTED if facts["stop_reason"] == "interrupted" else OK
 
 
+def _fitted(options: argparse.Namespace, ratings: Any) -> tuple[SparseFitResult, dict[str, Any]]:
+    import airnp
+
+    chosen = {name: getattr(options, name) for name in ("rank", "max_iter", "threads")}
+    settings = {name: value for name, value in chosen.items() if value is not None}
+    settings |= {"bounds": bounds_of(options), "seed": options.seed or 0, "progress": shows_progress(options)}
+    settings |= checkpoint_options(options)
+    arguments = {"R": str(options.table), "Y": str(options.table)}
+    return timed(None, lambda clock: airnp.fit_ratings(ratings, **settings), arguments)
+
+
+def _resumed(options: argparse.Namespace, ratings: Any) -> tuple[SparseFitResult, dict[str, Any]]:
+    """Go on with a run, which must be one of these ratings."""
+    from airnp.saving.storage import is_sparse_form, read_header
+    from airnp.sparse.fitting import check_same_data
+    from airnp.sparse.ratings import RATING_DTYPE
+
+    path = options.resume
+    try:
+        header = read_header(path)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    if not is_sparse_form(header):
+        raise UsageError(f"{path}: holds no run of airnp ratings; airnp complete --resume may go on with it")
+    if header.get("run") is None:
+        raise UsageError(f"{path}: holds a result, but no run to go on with; see --checkpoint")
+    try:
+        check_same_data(header, ratings, RATING_DTYPE)
+    except ValueError as error:
+        raise UsageError(f"{options.table}: expected the ratings that the run in {path} fits") from error
+    return gone_on(options, None)
+
+
 def _check_options(options: argparse.Namespace) -> None:
+    if options.resume is None:
+        check_run_options(options)
+    elif (name := given(options, _IN_THE_FILE)) is not None:
+        raise UsageError(f"{name} cannot be given with --resume: {options.resume} says how the run fits")
     if options.pairs is not None:
         for name in ("top", "users"):
             if getattr(options, name) is not None:
                 raise UsageError(f"--{name}: not with --pairs, which says what to predict")
-    check_output(options.output, options.force)
-    check_archive("result", options.result)
-    if options.result is not None:
-        check_output(options.result, options.force)
+    places: dict[str, str] = {}
+    for name in ("output", "result", "checkpoint"):
+        path = getattr(options, name)
+        if path is None:
+            continue
+        if name != "output":
+            check_archive(name, path)
+        other = places.setdefault(os.path.realpath(path), name)
+        if other != name:
+            raise UsageError(f"--{name} and --{other} are the same file")
+        check_output(path, options.force)
 
 
 def _layout(options: argparse.Namespace) -> Any:
-    from airnp.triples import Layout
+    from airnp.tables.triples import Layout
 
     columns = ("1", "2", "3") if options.columns is None else tuple(options.columns)
     return Layout(columns, options.header, options.delimiter)
@@ -142,7 +191,7 @@ def _layout(options: argparse.Namespace) -> Any:
 
 def _layout_of_pairs(options: argparse.Namespace, given: Triples) -> Any:
     """Return how to read pairs: without an option, a first line that names nobody known is a header."""
-    from airnp.triples import Layout
+    from airnp.tables.triples import Layout
 
     users, items = ({str(label) for label in labels} for labels in (given.users, given.items))
     columns = ("1", "2") if options.columns is None else tuple(options.columns[:2])
@@ -154,27 +203,31 @@ def _layout_of_pairs(options: argparse.Namespace, given: Triples) -> Any:
 
 
 def _facts(options: argparse.Namespace, given: Triples, result: SparseFitResult) -> dict[str, Any]:
-    low, high = float(given.values.min()), float(given.values.max())
+    assert result.bounds is not None
+    file = options.checkpoint or options.resume
     return {
         "command": "ratings",
         "input": str(options.table),
         "output": str(options.output),
         "result": None if options.result is None else str(options.result),
+        "checkpoint": None if file is None else str(file),
         "users": len(given.users),
         "items": len(given.items),
         "ratings": len(given),
         "header": given.names is not None,
-        "bounds": list(options.bounds or (low, high)),
+        "bounds": [float(result.bounds.low), float(result.bounds.high)],
         "rank": int(result.row_factors.shape[1]),
     }
 
 
 def _text(options: argparse.Namespace, facts: dict[str, Any]) -> str:
     header = "header" if facts["header"] else "no header"
+    more = f"in all, after {facts['seconds']:.1f} s more"
+    took = f"in {facts['seconds']:.1f} s" if options.resume is None else more
     lines = [
         f"{options.table}: {facts['ratings']} ratings of {facts['items']} items by {facts['users']} users "
         f"({header})",
-        f"{facts['iterations']} iterations in {facts['seconds']:.1f} s: {facts['stop_reason']}",
+        f"{facts['iterations']} iterations {took}: {facts['stop_reason']}",
     ]
     if facts["unknown_users"] or facts["unknown_items"]:
         lines.append(

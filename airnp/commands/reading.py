@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from airnp.inputs import Labels
-    from airnp.tables import Reading, Table, Values
+    from airnp.tables import Reading, Table
+    from airnp.tables.table import Values
 
 
 def add_reading_arguments(parser: argparse.ArgumentParser) -> None:
@@ -89,15 +90,22 @@ def labels_of(table: Table) -> Labels | None:
     return Labels(rows.rename(table.corner) if table.corner else rows, columns)
 
 
-def labelled_table(values: Values, labels: Labels | None) -> Table:
-    """Return values as a table with the labels of a saved result: the way back from :func:`labels_of`."""
+def labelled_table(values: Values, labels: Labels | None, whole: Any = False) -> Table:
+    """Return values as a table with the labels of a saved result: the way back from :func:`labels_of`.
+
+    ``whole`` says which columns have nothing but whole numbers, which the table gives back as int64.
+    """
+    import numpy as np
+
     from airnp.tables import Table
 
+    kinds = np.broadcast_to(whole, values.shape[1:])
+    dtypes = [np.dtype(np.int64) if kind else values.dtype for kind in kinds]
     if labels is None:
-        return Table(values)
+        return Table(values, dtypes=dtypes)
     rows, columns = (None if _is_numbered(index) else index for index in (labels.index, labels.columns))
     name = labels.index.name
-    return Table(values, rows, columns, None if name is None else str(name))
+    return Table(values, rows, columns, None if name is None else str(name), dtypes=dtypes)
 
 
 def _is_numbered(index: Any) -> bool:

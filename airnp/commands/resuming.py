@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from airnp.commands.base import (
     shows_progress,
 )
 from airnp.commands.completed import checked_files, rehearse, table_facts, table_line, written, written_lines
-from airnp.commands.fitting import place_of, timed
+from airnp.commands.fitting import Fitted, place_of, timed
 from airnp.commands.reading import labelled_table
 
 if TYPE_CHECKING:
@@ -106,15 +107,27 @@ def _table(options: argparse.Namespace, result: FitResult) -> Table:
 
     matrix = getattr(result, "matrix", None)
     if matrix is None:
-        raise UsageError(f"{options.resume}: holds the result of a sparse fit, and no run to go on with")
+        raise UsageError(f"{options.resume}: holds a sparse fit; Python's airnp.resume goes on with its run")
     if matrix.ndim != 2:
         raise UsageError(f"{options.resume}: is a stack of matrices; Python's airnp.resume goes on with it")
     if result.mask is None or result.observed is None:
         raise UsageError(f"{options.resume}: the run had an operator; Python's airnp.resume goes on with it")
-    return labelled_table(np.where(result.mask, result.observed, np.nan).astype(matrix.dtype), result.labels)
+    values = np.where(result.mask, result.observed, np.nan).astype(matrix.dtype)
+    return labelled_table(values, result.labels, False if result.bounds is None else result.bounds.whole)
 
 
 def _resumed(options: argparse.Namespace) -> tuple[FitResult, dict[str, Any]]:
+    limit = math.inf if options.time_limit is None else options.time_limit
+    return gone_on(options, limit, lambda result: result.to_numpy(), **place_of(options))
+
+
+def gone_on(
+    options: argparse.Namespace,
+    limit: float | None,
+    prepared: Callable[[Any], Fitted] = lambda result: result,
+    **where: Any,
+) -> tuple[Fitted, dict[str, Any]]:
+    """Go on with the run in a file; return what ``prepared`` makes of its result, and how it went."""
     import airnp
 
     settings: dict[str, Any] = {
@@ -123,13 +136,12 @@ def _resumed(options: argparse.Namespace) -> tuple[FitResult, dict[str, Any]]:
         "checkpoint": options.checkpoint or True,
         "checkpoint_every": options.checkpoint_every,
         "progress": shows_progress(options),
-        **place_of(options),
+        **where,
     }
     path = str(options.resume)
     ours = {"operator": path, "regularizers": path, "stop": path, "optimizer": path, "xp": "--device"}
-    limit = math.inf if options.time_limit is None else options.time_limit
     try:
-        return timed(limit, lambda clock: airnp.resume(path, callback=clock, **settings).to_numpy(), ours)
+        return timed(limit, lambda clock: prepared(airnp.resume(path, callback=clock, **settings)), ours)
     except ValueError as error:
         if not str(error).startswith(f"{path}: "):
             raise

@@ -83,8 +83,6 @@ def run(options: argparse.Namespace, matrix: Any) -> int:
         "progress": shows_progress(options),
         "form": "sparse",
     }
-    if settings.get("device") == 0:
-        del settings["device"]  # the current one: this form has no choice of devices
     names = {"Y": str(options.table), "xp": "--device"}
     result, facts = timed(
         options.time_limit, lambda clock: _fitted(airnp.fit(matrix, callback=clock, **settings)), names

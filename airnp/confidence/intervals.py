@@ -56,12 +56,7 @@ def half_widths(
     if mask.all():
         return widths
     errors = calibration.errors
-    if len(errors) < conformal.fewest(level):
-        raise ValueError(
-            f"level: {level:g} needs at least {conformal.fewest(level)} held-out entries, there are "
-            f"{len(errors)}; ask for a lower level, or hold out more with "
-            "stop=airnp.HeldOut(fraction=...)"
-        )
+    check_enough(level, len(errors))
     scale, wanted = _scales(matrix, observed, mask, calibration)
     widths[~mask] = conformal.quantile(errors / scale, level) * wanted
     return widths
@@ -109,6 +104,16 @@ def checked_level(level: Any) -> float:
     if not 0 < number < 1:
         raise ValueError(f"level: expected a number between 0 and 1, such as 0.9, got {level!r}")
     return number
+
+
+def check_enough(level: float, count: int) -> None:
+    """Raise unless so many held-out entries are enough for a level."""
+    fewest = conformal.fewest(level)
+    if count < fewest:
+        raise ValueError(
+            f"level: {level:g} needs at least {fewest} held-out entries, there are {count}; ask for a lower "
+            "level, or hold out more with stop=airnp.HeldOut(fraction=...)"
+        )
 
 
 def checked_calibration(result: FitResult) -> Calibration:

@@ -7,7 +7,6 @@ iteration allocates no matrix.
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -19,6 +18,7 @@ from airnp._arrays import Array
 from airnp.engines import _cpu_kernels as kernels
 from airnp.engines import threads as pool
 from airnp.engines._blas import address
+from airnp.engines.apart import empty_apart
 from airnp.engines.contract import (
     AdamUpdate,
     AdjacencyKind,
@@ -40,9 +40,6 @@ _SMALL = 16_384
 
 _SMALL_PRODUCT = 4_000_000
 """Multiplications below which the same holds for a product."""
-
-_MARGIN = 256
-"""Bytes around an array of the engine that belong to no other."""
 
 _SMALL_GRAM = 160, 400
 """Nodes below which one thread, or several, gain nothing from the symmetry of a Gram matrix."""
@@ -99,20 +96,8 @@ def _matmul(a: Array, b: Array, out: Array) -> Array:
     return out
 
 
-def _empty(shape: Any, dtype: Any = np.float64) -> Array:
-    """Return an array with any content, well apart from all others in memory.
-
-    Compiled loops check whether what they write may overlap with what they read, and are not vectorised if
-    it might. Small arrays that lie close together look so, by chance, and the last bits of a sum would then
-    depend on where memory happened to be free.
-    """
-    dtype = np.dtype(dtype)
-    margin, size = _MARGIN // dtype.itemsize, math.prod(np.atleast_1d(shape).tolist())
-    return np.empty(size + 2 * margin, dtype)[margin : margin + size].reshape(shape)
-
-
 def _zeros(shape: Any, dtype: Any) -> Array:
-    zeros = _empty(shape, dtype)
+    zeros = empty_apart(shape, dtype)
     zeros[...] = 0
     return zeros
 
@@ -186,7 +171,7 @@ def product(
     b = b.swapaxes(-1, -2) if transpose_b else b
     if out is None:
         batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-        out = _empty((*batch, a.shape[-2], b.shape[-1]), a.dtype)
+        out = empty_apart((*batch, a.shape[-2], b.shape[-1]), a.dtype)
     chunks = _chunks(out.size * a.shape[-1], _SMALL_PRODUCT)
     return _matmul(a, b, out) if chunks == 1 else _multiply(chunks, out, a, b, 1.0, 0.0)
 
@@ -200,7 +185,7 @@ def gram(x: Array, *, columns: bool = False, out: Array | None = None) -> Array:
     """Return the products of all pairs of rows of ``x``, K = x xᵀ, or of all pairs of columns, K = xᵀ x."""
     z = x.swapaxes(-1, -2) if columns else x
     if out is None:
-        out = _empty((*z.shape[:-1], z.shape[-2]), z.dtype)
+        out = empty_apart((*z.shape[:-1], z.shape[-2]), z.dtype)
     chunks = _chunks(out.size * z.shape[-1], _SMALL_PRODUCT)
     if z.shape[-2] < _SMALL_GRAM[chunks > 1]:
         return _multiply(chunks, out, z, z.swapaxes(-1, -2), 1.0, 0.0)
@@ -250,14 +235,14 @@ def laplacian_terms(
     needs the whole gradient first.
     """
     v = v if update is None else _writable(v)
-    a = _empty(v.shape, v.dtype) if out is None else out
+    a = empty_apart(v.shape, v.dtype) if out is None else out
     adam = isinstance(update, AdamUpdate) and update.second_moment == "entry" and kind != "product"
-    gradient = None if adam else _empty(v.shape, v.dtype)
+    gradient = None if adam else empty_apart(v.shape, v.dtype)
     values, products, stack, scalar = _readable(v), _readable(gram), _stack(a), v.dtype.type
     slopes = stack if gradient is None else _stack(gradient)
-    lines = _empty((4, *values.shape[:2]), v.dtype)
+    lines = empty_apart((4, *values.shape[:2]), v.dtype)
     norms, energies, pull = lines[:3]
-    energy = _empty(len(values))
+    energy = empty_apart(len(values))
     chunks, half = _chunks(v.size), scalar(0.5 if kind == "row" else 1.0)
     step: tuple[Any, ...] = (adam, stack, stack, np.zeros(6, v.dtype))
     if adam and isinstance(update, AdamUpdate):
@@ -309,9 +294,9 @@ def residual(
     out: Array | None = None,
 ) -> tuple[Array, Array]:
     """Return the fidelity F and its gradient, with the diagonal parts of the Laplacians added."""
-    gradient = _empty(x.shape, x.dtype) if out is None else out
+    gradient = empty_apart(x.shape, x.dtype) if out is None else out
     current, scalar = _readable(x), x.dtype.type
-    value = _empty(len(current))
+    value = empty_apart(len(current))
     _launch(
         kernels.masked_residual,
         _chunks(x.size),
@@ -322,7 +307,7 @@ def residual(
         scalar(-1 if huber_delta is None else huber_delta),
         *_line_scales(current, row_scale, column_scale),
         _stack(gradient),
-        _empty(current.shape[:2], x.dtype),
+        empty_apart(current.shape[:2], x.dtype),
         value,
     )
     return value.reshape(x.shape[:-2]), gradient
@@ -347,8 +332,8 @@ def fixed_laplacian(
     x, target = (z.swapaxes(-1, -2), g.swapaxes(-1, -2)) if turned else (_contiguous(z), g)
     target = _writable(target)
     current, slopes = _stack(x), _stack(target)
-    values = _empty(current.shape[:2], z.dtype)
-    energy = _empty(len(current))
+    values = empty_apart(current.shape[:2], z.dtype)
+    energy = empty_apart(len(current))
     scale, chunks = z.dtype.type(2 * weight), _chunks(z.size)
     if isinstance(adjacency, np.ndarray):
         neighbours = product(x, adjacency) if turned else product(adjacency, x)
@@ -378,7 +363,7 @@ def total_variation(
 ) -> tuple[Array, Array]:
     """Return the variation R(x) over neighbours in rows and columns, and g + λ ∇R."""
     g, current = _writable(g), _readable(x)
-    values, energy = _empty(current.shape[:2], x.dtype), _empty(len(current))
+    values, energy = empty_apart(current.shape[:2], x.dtype), empty_apart(len(current))
     scalar = x.dtype.type
     _launch(
         kernels.add_variation,
@@ -416,7 +401,7 @@ def _move_matrices(
 ) -> None:
     """Make Adam's step with one second moment for each matrix of a stack."""
     lines = second.size, param.size // max(second.size, 1)
-    partial = _empty((lines[0], max(-(-lines[1] // kernels.PIECE), 1)))
+    partial = empty_apart((lines[0], max(-(-lines[1] // kernels.PIECE), 1)))
     values, slopes, mean, square = (*(a.reshape(lines) for a in (param, grad, first)), second.reshape(-1))
     _launch(kernels.mean_squares, chunks, slopes, square, settings, partial)
     _launch(kernels.adam_of_matrices, chunks, values, slopes, mean, square, settings)
@@ -424,7 +409,7 @@ def _move_matrices(
 
 def memory(like: Array) -> Memory:
     """Return memory for the intermediates of many iterations: each array is made once."""
-    return Lending(lambda shape: _empty(shape, like.dtype))
+    return Lending(lambda shape: empty_apart(shape, like.dtype))
 
 
 def prepare(

@@ -1,6 +1,6 @@
 """A picture that Dask has: which of its tiles have gaps, and what lies around holes.
 
-Everything is arranged as (groups…, channels of a group, H, W), as :mod:`airnp.images.inpainting` has it.
+Everything is arranged as (groups…, channels of a group, H, W), as :mod:`airnp.images.picture` has it.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ import dask.array as da
 import numpy as np
 
 from airnp._arrays import natural_float
-from airnp.images.inpainting import Bools, Group, Layout, Picture, Values, has_empty_lines
-from airnp.images.tiles import Grid, Tile, square_sums, widened
+from airnp.images.layout import Group, Layout
+from airnp.images.picture import Picture, check_gaps_are_told, nothing_observed
+from airnp.images.surroundings import Around, has_empty_lines, region_around
+from airnp.images.tiles import Bools, Grid, Tile, Values, square_sums
 
 _SIDE = 512
 """Pixels along a side of the blocks that are shrunk at a time, about."""
@@ -54,16 +56,11 @@ class LazyPicture:
     @classmethod
     def of(cls, image: Any, mask: Any, layout: Layout) -> LazyPicture:
         """Return a picture, checked as far as that can be done without looking at it."""
-        if mask is None:
-            if image.dtype.kind != "f":
-                raise ValueError(
-                    f"mask: expected one, because an image of {image.dtype} has no NaN to mark missing pixels"
-                )
-            return cls(layout.arranged(image), None)
-        mask = mask if isinstance(mask, da.Array) else da.from_array(np.asarray(mask), name=False)
-        if mask.dtype.kind not in "biuf":
-            raise TypeError(f"mask: expected booleans or 0 and 1, got dtype {mask.dtype}")
-        return cls(layout.arranged(image), layout.arranged_mask(mask, image.shape))
+        if mask is not None and not isinstance(mask, da.Array):
+            mask = da.from_array(np.asarray(mask), name=False)
+        check_gaps_are_told(image.dtype, mask)
+        marks = None if mask is None else layout.arranged_mask(mask, image.shape)
+        return cls(layout.arranged(image), marks)
 
     def part(self, group: Group, tile: Tile) -> tuple[Any, Any]:
         """Return pixels and marks (channels of the group, rows, columns), still to be computed."""
@@ -91,8 +88,7 @@ def survey(picture: LazyPicture, grid: Grid) -> dict[Place, Finding]:
     seen = {place[0] for place, finding in findings.items() if finding.is_seen}
     for group, _, _ in places:
         if group not in seen:
-            where = f" in picture or channel {group} of the stack" if group else ""
-            raise ValueError(f"mask: no pixel is observed{where}")
+            raise nothing_observed(group)
     return findings
 
 
@@ -114,32 +110,26 @@ def arranged(values: Values, marks: Values | None) -> Picture:
     return Picture(values, marks, None, _ANY_LAYOUT)
 
 
-Around = tuple[Tile, int, Any, Any]
-"""A region around a tile, how much it is shrunk, its pixels at that size, and which of them are known."""
-
-
 def surroundings(picture: LazyPicture, grid: Grid, places: list[Place]) -> dict[Place, Around]:
-    """Return for each tile the smallest region around it, shrunk, that has no empty row or column."""
-    around: dict[Place, Around] = {}
+    """Return for each tile what :func:`airnp.images.surroundings.surroundings` does, still to be computed."""
+    found: dict[Place, Around] = {}
     factor = 1
     while places:
         factor *= 2
         tried = [_shrunk(picture, grid, place, factor) for place in places]
-        empty = dask.compute(*(dask.delayed(has_empty_lines)(seen) for *_, seen in tried))
+        empty = dask.compute(*(dask.delayed(has_empty_lines)(around.seen) for around in tried))
         larger = []
-        for place, one, is_empty in zip(places, tried, empty, strict=True):
-            if is_empty and one[0] != Tile(slice(0, grid.height), slice(0, grid.width)):
+        for place, around, is_empty in zip(places, tried, empty, strict=True):
+            if is_empty and around.region != grid.whole:
                 larger.append(place)
             else:
-                around[place] = one
+                found[place] = around
         places = larger
-    return around
+    return found
 
 
 def _shrunk(picture: LazyPicture, grid: Grid, place: Place, factor: int) -> Around:
-    """Return the means of the observed pixels in squares of a region, and where there are any."""
-    tile = tile_at(grid, place)
-    region = Tile(widened(tile.rows, factor, grid.height), widened(tile.columns, factor, grid.width))
+    region = region_around(grid, tile_at(grid, place), factor)
     side = factor * max(1, _SIDE // factor)
     given = [part for part in picture.part(place[0], region) if part is not None]
     blocks = [part.rechunk({0: -1, 1: side, 2: side}) for part in given]
@@ -149,7 +139,7 @@ def _shrunk(picture: LazyPicture, grid: Grid, place: Place, factor: int) -> Arou
         _sums_and_counts, *blocks, side=factor, new_axis=0, chunks=((2,), chunks[0], *small), dtype=np.float64
     )
     means = both[0] / da.maximum(both[1], 1)
-    return region, factor, means.astype(natural_float(picture.values.dtype)), both[1] > 0
+    return Around(region, factor, means.astype(natural_float(picture.values.dtype)), both[1] > 0)
 
 
 def _sums_and_counts(values: Values, marks: Values | None = None, *, side: int) -> Values:

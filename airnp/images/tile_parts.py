@@ -8,14 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from airnp.images.tiles import Grid, Tile, Weights, ramps
-
-Values = npt.NDArray[Any]
+from airnp.images.tiles import Grid, Tile, Values, Weights, ramps
 
 
 @dataclass(frozen=True, eq=False)

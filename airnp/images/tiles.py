@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+Values = npt.NDArray[Any]
+Bools = npt.NDArray[np.bool_]
 Weights = npt.NDArray[np.float64]
 
 
@@ -128,6 +130,11 @@ class Grid:
         """Columns of the tiles."""
         return spans(self.width, self.size, self.overlap)
 
+    @property
+    def whole(self) -> Tile:
+        """All of the picture."""
+        return Tile(slice(0, self.height), slice(0, self.width))
+
     def __len__(self) -> int:
         return len(self.rows) * len(self.columns)
 
@@ -136,7 +143,7 @@ class Grid:
 
 
 def blended(
-    grid: Grid, contents: Callable[[Tile], npt.NDArray[Any] | None], leading: tuple[int, ...] = ()
+    grid: Grid, contents: Callable[[Tile], Values | None], leading: tuple[int, ...] = ()
 ) -> Iterator[tuple[Tile, npt.NDArray[np.float64]]]:
     """Put the contents of tiles together.
 
@@ -207,7 +214,7 @@ def widened(span: slice, factor: int, length: int) -> slice:
     return slice(max(0, span.start - more), min(length, span.stop + more))
 
 
-def square_sums(values: npt.NDArray[Any], side: int) -> npt.NDArray[np.float64]:
+def square_sums(values: Values, side: int) -> npt.NDArray[np.float64]:
     """Return the sums over squares of the last two axes; the squares at the far ends may be cut off.
 
     Examples
@@ -222,9 +229,7 @@ def square_sums(values: npt.NDArray[Any], side: int) -> npt.NDArray[np.float64]:
     return sums
 
 
-def stretched(
-    values: npt.NDArray[Any], region: slice, part: slice, factor: int, axis: int
-) -> npt.NDArray[Any]:
+def stretched(values: Values, region: slice, part: slice, factor: int, axis: int) -> Values:
     """Return part of a region, which has one entry for ``factor`` along an axis, at full length.
 
     Parameters
@@ -252,5 +257,5 @@ def stretched(
     before = np.floor(places).astype(int)
     shares = (places - before)[:, np.newaxis] if axis == -2 else places - before
     near, far = (np.take(values, index, axis=axis) for index in (before, np.minimum(before + 1, last)))
-    stretch: npt.NDArray[Any] = near + shares * (far - near)
+    stretch: Values = near + shares * (far - near)
     return stretch

@@ -78,14 +78,15 @@ class Explained:
         seen = self.observations
         values, weights = (to_numpy(each).astype(np.float64) for each in (seen.values, seen.weights))
         used = np.zeros(values.shape, dtype=bool)
-        for turn in range(_TURNS):
+        replaced = {
+            place: (found, drawn_in_turns(weights[place] > 0))
+            for place, found in zip(np.ndindex(problems.shape), self.found, strict=True)
+            if problems[place] and found is not None
+        }
+        for _ in range(_TURNS):
             entries, predicted = np.zeros(values.shape, dtype=bool), np.zeros(values.shape)
-            for place, found in zip(np.ndindex(problems.shape), self.found, strict=True):
-                if not problems[place] or found is None:
-                    continue
-                observed = weights[place] > 0
-                wanted = max(1, round(_AT_A_TURN * int(observed.sum())))
-                drawn = like_the_gaps(observed, wanted, np.random.default_rng([turn, 2]))
+            for place, (found, turns) in replaced.items():
+                drawn = next(turns)
                 entries[place] = drawn & ~used[place]
                 predicted[place] = lowrank.predicted_without(values[place], weights[place], drawn, found)
             used |= entries
@@ -109,6 +110,13 @@ class Explained:
         rank = f"rank {lowest}" if lowest == highest else f"ranks {lowest} to {highest}"
         well = "almost exactly" if self.exact.all() else "better"
         return f"held-out entries are predicted {well} by a matrix of {rank}"
+
+
+def drawn_in_turns(observed: Bools) -> Iterator[Bools]:
+    """Yield which entries (m, n) of one problem are left out together, turn by turn; some more than once."""
+    wanted = max(1, round(_AT_A_TURN * int(observed.sum())))
+    for turn in range(_TURNS):
+        yield like_the_gaps(observed, wanted, np.random.default_rng([turn, 2]))
 
 
 def explained(observations: Observations, held_out: Bools, depth: int, rank: int) -> Explained | None:

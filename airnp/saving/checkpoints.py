@@ -3,6 +3,9 @@
 To :func:`airnp.load` such a file is a result like any other. What :func:`airnp.resume` needs besides stands
 in the header under ``"run"``, and in arrays called ``run_0``, ``run_1``, … that it refers to; an array that
 is part of the result already is not stored again.
+
+A run of the dense form and one of the sparse form differ in what they were asked to do, a :class:`RunTask`,
+and in where they are, a dataclass; the file is the same.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ import warnings
 from dataclasses import dataclass, fields
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from array_api_compat import is_numpy_namespace
 
@@ -23,16 +26,29 @@ from airnp.prepared import PreparedData
 from airnp.result import FitResult
 from airnp.running.options import Options
 from airnp.saving.records import Packer, UnstorableError
-from airnp.saving.runstate import RunState
 from airnp.saving.storage import result_record, write_archive
 from airnp.stopping.rules import StopRule
 
 _STORED_OPTIONS = ("max_iter", "record_every", "seed", "threads", "precision", "file_every")
 
 
+class RunTask(Protocol):
+    """What a run was asked to do, as its file wants to know it."""
+
+    @property
+    def max_iter(self) -> int:
+        """Iterations at most."""
+
+    def record(self, result: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return a result as a header that JSON can hold, and named arrays of NumPy."""
+
+    def packed(self, packer: Packer, given: dict[str, str]) -> Any:
+        """Return the task as JSON can hold it; ``given`` gets what must be given again, and why."""
+
+
 @dataclass(frozen=True)
 class Task:
-    """What a run was asked to do; none of it changes on the way.
+    """What a run of the dense form was asked to do; none of it changes on the way.
 
     ``model`` names the regularisers and the engine that were chosen in the end.
     """
@@ -41,6 +57,63 @@ class Task:
     model: Model
     rule: StopRule
     options: Options
+
+    @property
+    def max_iter(self) -> int:
+        """Iterations at most."""
+        return self.options.max_iter
+
+    def record(self, result: FitResult) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return a result as a header that JSON can hold, and named arrays of NumPy."""
+        return result_record(result.to_numpy())
+
+    def packed(self, packer: Packer, given: dict[str, str]) -> Any:
+        """Return the task as JSON can hold it; ``given`` gets what must be given again, and why."""
+        data, model, options = self.data, self.model, self.options
+        seen = data.observations
+        asked = {
+            "regularizers": list(model.regularizers or ()),
+            "stop": self.rule,
+            "optimizer": options.optimizer,
+        }
+        stored = packed_if_possible(packer, asked, given)
+        if data.operator is not None:
+            given["operator"] = "an operator"
+        note_code(given, options.callback, seen.xp)
+        plain = {
+            "shape": data.shape,
+            "values": seen.values,
+            "mask": seen.mask,
+            "weights": seen.weights,
+            "original": data.original,
+            "offset": data.normalization.offset,
+            "scale": data.normalization.scale,
+            "bounds": data.bounds,
+            "truth": None if options.truth is None else to_numpy(options.truth),
+            "model": {each.name: getattr(model, each.name) for each in fields(model)[1:]},
+            "options": {name: getattr(options, name) for name in _STORED_OPTIONS},
+        }
+        kind = {"namespace": namespace_name(seen.xp), "dtype": seen.dtype}
+        return {**kind, "asked": stored, "plain": packer.packed(plain)}
+
+
+def packed_if_possible(packer: Packer, asked: dict[str, Any], given: dict[str, str]) -> dict[str, Any]:
+    """Return what the user asked for as JSON can hold it; ``given`` gets the names of what it cannot."""
+    stored: dict[str, Any] = {}
+    for name, value in asked.items():
+        try:
+            stored[name] = packer.packed(value)
+        except UnstorableError as error:
+            given[name] = str(error)
+    return stored
+
+
+def note_code(given: dict[str, str], callback: Any, xp: Any) -> None:
+    """Note in ``given`` a callback, and a namespace other than NumPy."""
+    if callback is not None:
+        given["callback"] = "a callback"
+    if not is_numpy_namespace(xp):
+        given["xp"] = f"arrays of {namespace_name(xp)}"
 
 
 class Checkpoint:
@@ -51,10 +124,10 @@ class Checkpoint:
     path : Path
     every : float
         Seconds from the start of one write to that of the next, at least.
-    task : Task
+    task : RunTask
     """
 
-    def __init__(self, path: Path, every: float, task: Task) -> None:
+    def __init__(self, path: Path, every: float, task: RunTask) -> None:
         self._path, self._every, self._task = path, every, task
         self._started = time.monotonic()
 
@@ -63,28 +136,27 @@ class Checkpoint:
         """Whether the file is old enough to be replaced."""
         return time.monotonic() - self._started >= self._every
 
-    def write(
-        self, result: FitResult, state: RunState | str | None, *, finished: bool, used_up: bool
-    ) -> None:
+    def write(self, result: Any, state: Any, *, finished: bool, used_up: bool) -> None:
         """Replace the file; a full disk must not cost the fit itself.
 
         Parameters
         ----------
-        result : FitResult
+        result : FitResult or SparseFitResult
             So far, or in the end.
-        state : RunState, str or None
-            Where to go on from; or why that cannot be; None where there is no need to.
+        state : dataclass, str or None
+            Where to go on from (:class:`airnp.saving.runstate.RunState`, or that of the sparse form); or why
+            that cannot be; None where there is no need to.
         finished : bool
             Whether the run has come to its end.
         used_up : bool
             Whether its first phase ended because its iterations were used up.
         """
         self._started = time.monotonic()
-        header, arrays = result_record(result.to_numpy())
+        header, arrays = self._task.record(result)
         packer = Packer(arrays)
         run: dict[str, Any] = {
             "saved_at": time.time(),
-            "max_iter": self._task.options.max_iter,
+            "max_iter": self._task.max_iter,
             "finished": finished,
             "used_up": used_up,
             "given": {},
@@ -96,7 +168,7 @@ class Checkpoint:
             if isinstance(state, str):
                 raise UnstorableError(state)
             if state is not None:
-                run["task"] = _packed_task(packer, self._task, run["given"])
+                run["task"] = self._task.packed(packer, run["given"])
                 run["state"] = packer.packed({each.name: getattr(state, each.name) for each in fields(state)})
         except UnstorableError as error:
             run |= {"task": None, "state": None, "obstacle": str(error)}
@@ -105,44 +177,6 @@ class Checkpoint:
             write_archive(self._path, {**header, "run": run}, arrays | packer.arrays)
         except OSError as error:
             warnings.warn(f"checkpoint: could not write {self._path}: {error}", RuntimeWarning, stacklevel=3)
-
-
-def _packed_task(packer: Packer, task: Task, given: dict[str, str]) -> Any:
-    """Return a task as JSON can hold it; ``given`` gets the names of what must be given again, and why."""
-    data, model, options = task.data, task.model, task.options
-    seen = data.observations
-    asked = {
-        "regularizers": list(model.regularizers or ()),
-        "stop": task.rule,
-        "optimizer": options.optimizer,
-    }
-    stored: dict[str, Any] = {}
-    for name, value in asked.items():
-        try:
-            stored[name] = packer.packed(value)
-        except UnstorableError as error:
-            given[name] = str(error)
-    if data.operator is not None:
-        given["operator"] = "an operator"
-    if options.callback is not None:
-        given["callback"] = "a callback"
-    if not is_numpy_namespace(seen.xp):
-        given["xp"] = f"arrays of {namespace_name(seen.xp)}"
-    plain = {
-        "shape": data.shape,
-        "values": seen.values,
-        "mask": seen.mask,
-        "weights": seen.weights,
-        "original": data.original,
-        "offset": data.normalization.offset,
-        "scale": data.normalization.scale,
-        "bounds": data.bounds,
-        "truth": None if options.truth is None else to_numpy(options.truth),
-        "model": {each.name: getattr(model, each.name) for each in fields(model)[1:]},
-        "options": {name: getattr(options, name) for name in _STORED_OPTIONS},
-    }
-    kind = {"namespace": namespace_name(seen.xp), "dtype": seen.dtype}
-    return {**kind, "asked": stored, "plain": packer.packed(plain)}
 
 
 def checked_file(path: Any) -> Path:

@@ -18,9 +18,19 @@ from array_api_compat import is_array_api_obj, is_numpy_array
 from airnp._arrays import Array, to_numpy
 from airnp.bounds import Bounds
 from airnp.engines.contract import Moments
+from airnp.initialization import Balanced, Gaussian
 from airnp.lowrank import LowRank
 from airnp.optimizers import Adam, AdamState, DescentState, ExponentialDecay, GradientDescent
-from airnp.regularizers import AdaptiveLaplacian, DirichletEnergy, FixedLaplacian, TotalVariation
+from airnp.regularizers import (
+    AdaptiveLaplacian,
+    DirichletEnergy,
+    FixedLaplacian,
+    TotalVariation,
+    WeightDecay,
+)
+from airnp.sparse.contract import Edges
+from airnp.sparse.entries import Entries, Pattern
+from airnp.sparse.plateau import LastOfTheBest
 from airnp.stopping.monitors import Choice
 from airnp.stopping.rules import EnergyChange, HeldOut, NeverStop
 from airnp.transforms import Blocks, Columns, Rows
@@ -29,10 +39,11 @@ _CLASSES: dict[str, type] = {
     kind.__name__: kind
     for kind in (
         *(Adam, AdamState, DescentState, ExponentialDecay, GradientDescent, Moments),
-        *(AdaptiveLaplacian, DirichletEnergy, FixedLaplacian, TotalVariation),
+        *(AdaptiveLaplacian, DirichletEnergy, FixedLaplacian, TotalVariation, WeightDecay),
         *(Blocks, Columns, Rows),
-        *(Choice, EnergyChange, HeldOut, NeverStop),
-        *(Bounds, LowRank),
+        *(Choice, EnergyChange, HeldOut, LastOfTheBest, NeverStop),
+        *(Balanced, Bounds, Gaussian, LowRank),
+        *(Edges, Entries, Pattern),
     )
 }
 

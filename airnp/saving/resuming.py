@@ -29,7 +29,7 @@ from airnp.running.options import Callback, Options, checked_callback, checked_s
 from airnp.saving.checkpoints import checked_file
 from airnp.saving.records import unpacked
 from airnp.saving.runstate import RunState
-from airnp.saving.storage import assembled, read_archive, understood
+from airnp.saving.storage import assembled, is_sparse_form, read_archive, understood
 from airnp.stopping.rules import resolve_stop
 
 
@@ -42,6 +42,7 @@ def resume(
     regularizers: Sequence[Regularizer] | None = None,
     stop: Any = None,
     optimizer: Any = None,
+    init: Any = None,
     callback: Callback | None = None,
     progress: bool = False,
     threads: int | None = None,
@@ -52,13 +53,14 @@ def resume(
     """Go on with a fit from its checkpoint, as if it had never been interrupted.
 
     The result is that of the uninterrupted fit, bit for bit, on the same machine. The file holds data and
-    settings; what only its owner can make (the first seven arguments) must be given again, as it was given
+    settings; what only its owner can make (the first eight arguments) must be given again, as it was given
     to :func:`airnp.fit`, and only then. Only a ``callback`` may be a new one.
 
     Parameters
     ----------
     path : path
-        What :func:`airnp.fit` was given as ``checkpoint``. A run that has ended is returned at once.
+        What :func:`airnp.fit` or :func:`airnp.fit_ratings` was given as ``checkpoint``. A run that has ended
+        is returned at once.
     xp : module, optional
         Array namespace of the run, if it was not NumPy.
     device : int or device, optional
@@ -72,6 +74,8 @@ def resume(
         ``airnp.stopping.monitors.Monitor.remembered``.
     optimizer : optional
         If it is of a class of your own, or has a schedule of your own.
+    init : optional
+        If it is of a class of your own, and the sparse form may have to start from there a second time.
     callback : callable, optional
         If the run had one; also another, or a first one. Records that were made after the checkpoint are
         made, and told, once more.
@@ -91,6 +95,7 @@ def resume(
     Returns
     -------
     FitResult
+        A :class:`SparseFitResult` for a run of the sparse form.
 
     Raises
     ------
@@ -135,7 +140,7 @@ def resume(
     if run["obstacle"] is not None:
         raise ValueError(f"{name}: the run cannot be resumed ({run['obstacle']})")
     task = run["task"]
-    asked = {"regularizers": regularizers, "stop": stop, "optimizer": optimizer}
+    asked = {"regularizers": regularizers, "stop": stop, "optimizer": optimizer, "init": init}
     _check_given({"operator": operator, "callback": callback, **asked}, run["given"])
     _check_namespace(xp, task["namespace"])
 
@@ -144,23 +149,34 @@ def resume(
     with on_device(place.xp, place.device):
         with understood(path):
             parts = _unpacked(run, arrays, place)
-        data = _data(parts["plain"], place, operator, result.labels)
+        del arrays
         asked = {key: parts["asked"].get(key, value) for key, value in asked.items()}
-        model = Model(asked["regularizers"], **parts["plain"]["model"])
-        options = Options(
-            **{
-                **parts["plain"]["options"],
-                "max_iter": most,
-                "init": None,  # the run has left it behind
-                "optimizer": resolve_optimizer(asked["optimizer"], 0.0),
-                "truth": parts["plain"]["truth"],
-                **given,
-            }
-        )
-        sizes = (parts["state"].replaced.shape, *data.shape, model.depth, model.rank, place.dtype)
-        with explained_memory(*sizes):
-            resumed = (parts["state"], result.history)
-            return Loop(data, model, resolve_stop(asked["stop"]), options, resumed).run()
+        asked["optimizer"] = resolve_optimizer(asked["optimizer"], 0.0)
+        asked["stop"] = resolve_stop(asked["stop"])
+        parts["plain"]["options"] |= {"max_iter": most, **given}
+        if is_sparse_form(header):
+            from airnp.sparse.resuming import resumed_sparse
+
+            # What was saved, and what a caller gets who asked for this form.
+            return resumed_sparse(parts, asked, result, place)  # type: ignore[return-value,arg-type]
+        return _resumed_dense(parts, asked, result, place, operator)
+
+
+def _resumed_dense(
+    parts: dict[str, Any], asked: dict[str, Any], result: FitResult, place: Observations, operator: Any
+) -> FitResult:
+    """Go on with a run of the dense form."""
+    plain, state = parts["plain"], RunState(**parts["state"])
+    data = _data(plain, place, operator, result.labels)
+    model = Model(asked["regularizers"], **plain["model"])
+    options = Options(
+        **plain["options"],
+        init=None,  # the run has left it behind
+        optimizer=asked["optimizer"],
+        truth=plain["truth"],
+    )
+    with explained_memory(state.replaced.shape, *data.shape, model.depth, model.rank, place.dtype):
+        return Loop(data, model, asked["stop"], options, (state, result.history)).run()
 
 
 def _check_limit(most: int, run: dict[str, Any]) -> None:
@@ -207,7 +223,7 @@ def _unpacked(
     packed = {"dict": {"asked": {"dict": run["task"]["asked"]}, "plain": run["task"]["plain"]}}
     packed["dict"]["state"] = run["state"]
     parts: dict[str, Any] = unpacked(packed, arrays, placed)
-    return {**parts, "state": RunState(**parts["state"])}
+    return parts
 
 
 def _data(plain: dict[str, Any], place: Observations, operator: Any, labels: Labels | None) -> PreparedData:

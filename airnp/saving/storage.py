@@ -14,13 +14,13 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from airnp import labels
 from airnp.bounds import Bounds
 from airnp.confidence.calibration import Calibration
 from airnp.history import History
 from airnp.inputs import Labels
 from airnp.normalization import Normalization
 from airnp.result import FitResult, FittedRegularizer
+from airnp.saving import labels
 from airnp.saving.atomic import write_atomically
 
 FORMAT = "airnp result"
@@ -99,12 +99,13 @@ def load(path: str | PathLike[str]) -> FitResult:
         When the file is damaged, or is not a result of airnp.
     """
     with open(path, "rb") as file, understood(path):
-        header, arrays = read_archive(file, without="run_")
-        if header.get("form") == "sparse":
-            from airnp.sparse.storage import assembled_sparse
+        return assembled(*read_archive(file, without="run_"))
 
-            return assembled_sparse(header, arrays)  # type: ignore[return-value]  # what was saved
-        return assembled(header, arrays)
+
+def read_header(path: str | PathLike[str]) -> dict[str, Any]:
+    """Return the header of a file: what is in it, but for the arrays. Errors are those of :func:`load`."""
+    with open(path, "rb") as file, understood(path):
+        return read_archive(file, without="run_")[0]
 
 
 @contextmanager
@@ -158,8 +159,17 @@ def _check_header(header: dict[str, Any], arrays: dict[str, Any]) -> None:
         raise ValueError("some of its arrays are missing, or there are others")
 
 
+def is_sparse_form(header: dict[str, Any]) -> bool:
+    """Whether a file is that of a fit of the sparse form."""
+    return header.get("form") == "sparse"
+
+
 def assembled(header: dict[str, Any], arrays: dict[str, Any]) -> FitResult:
     """Return the result in a file, whatever else may be in it."""
+    if is_sparse_form(header):
+        from airnp.sparse.storage import assembled_sparse
+
+        return assembled_sparse(header, arrays)  # type: ignore[return-value]  # what was saved
     columns = {
         name.removeprefix("history_"): array for name, array in arrays.items() if name.startswith("history_")
     }

@@ -4,63 +4,80 @@ As in :mod:`airnp.engines._cpu_kernels`, work is cut into ``chunks``; here chunk
 to ``cuts[q + 1]``, which hold about the same number of entries each. A line is always summed in the same
 order, so that only what is gathered across chunks (``parts``) depends on their number.
 
-Rows of factors that are gathered from all over memory are asked for a few entries ahead.
+A line is walked in stretches that stay in the nearest cache, since its rows are read more than once.
 """
 
 from __future__ import annotations
-
-import math
 
 import numpy as np
 from numba import njit, prange
 
 from airnp.engines._cpu_kernels import Kernel
-from airnp.sparse._rows import add_gap, add_scaled, dot, prefetch, squares
+from airnp.sparse._rows import add_both_ways, add_gaps, add_gaps_from, dots, put_sum, squares
+from airnp.sparse._softmax import softmax
 
-_AHEAD = 8
-"""Entries between asking for a row and using it."""
+_STRETCH = 64
+"""Entries of a line that are worked on at a time."""
 
 
 @njit
-def _ask_for(data, index, width):
-    """Prefetch row ``index`` of the rows at an address, each ``width`` bytes long."""
-    row = data + np.int64(index) * width
-    for place in range(0, width, 64):
-        prefetch(row + place)
+def _address(array):
+    return np.int64(array.ctypes.data)
+
+
+@njit
+def _scratch(dtype):
+    """Return room for a stretch, apart from all other arrays for the reason that ``empty_apart`` gives."""
+    return np.empty(_STRETCH + 128, dtype)[64 : 64 + _STRETCH]
 
 
 @Kernel
 def residuals(
-    indptr, indices, values, u, v, mean, rows, columns, scale, cuts, gu, grows, parts, gcolumns, sums, chunks
-):
-    """Gradients of scale/2 Σ (x − y)²; ∂V and ∂c in one part for each chunk; Σ (x − y)² of each row."""
-    rank, width = u.shape[1], u.shape[1] * u.itemsize
-    zero, end = values.dtype.type(0), values.size - 1
+    indptr, indices, values, u, v, mean, rows, columns, scale, plain, cuts, first_strip, gu, grows, parts,
+    gcolumns, sums, chunks,
+):  # fmt: skip
+    """Gradients of scale/2 Σ (x − y)²; ∂V and ∂c in one part for each chunk; Σ (x − y)² of each row.
+
+    Of the first strip, or added to those of the strips before.
+    """
+    rank, width, wide = u.shape[1], u.shape[1] * u.itemsize, indices.itemsize
+    zero, index = values.dtype.type(0), indices.dtype.type(0)
     for chunk in prange(chunks):
         gv, gc = parts[chunk], gcolumns[chunk]
-        gv[:] = 0
-        gc[:] = 0
-        u_data, gu_data = np.int64(u.ctypes.data), np.int64(gu.ctypes.data)
-        v_data, gv_data = np.int64(v.ctypes.data), np.int64(gv.ctypes.data)
+        if first_strip:
+            gv[:] = 0
+            gc[:] = 0
+        slopes = _scratch(values.dtype)
+        u_data, gu_data, ends, scales = _address(u), _address(gu), _address(indices), _address(slopes)
+        v_data, gv_data = _address(v), _address(gv)
         for i in range(cuts[chunk], cuts[chunk + 1]):
             here, slope_here = u_data + i * width, gu_data + i * width
-            gu[i] = 0
+            slope_sum, total = zero, 0.0
+            if first_strip:
+                gu[i] = 0
+            else:
+                slope_sum, total = grows[i], sums[i]
             base = mean + rows[i]
-            slopes, total = zero, 0.0
-            for entry in range(indptr[i], indptr[i + 1]):
-                ahead = indices[min(entry + _AHEAD, end)]
-                _ask_for(v_data, ahead, width)
-                _ask_for(gv_data, ahead, width)
-                j = np.int64(indices[entry])
-                other = v_data + j * width
-                error = dot(zero, here, other, rank) + base + columns[j] - values[entry]
-                total += np.float64(error) * np.float64(error)
-                slope = scale * error
-                slopes += slope
-                gc[j] += slope
-                add_scaled(slope, other, slope_here, rank)
-                add_scaled(slope, here, gv_data + j * width, rank)
-            grows[i] = slopes
+            for first in range(indptr[i], indptr[i + 1], _STRETCH):
+                count, limit = min(_STRETCH, indptr[i + 1] - first), indices.size - first
+                line = ends + first * wide
+                dots(zero, index, here, v_data, gv_data, line, count, limit, scales, rank)
+                if plain:
+                    for entry in range(count):
+                        error = slopes[entry] - values[first + entry]
+                        total += np.float64(error) * np.float64(error)
+                        slopes[entry] = scale * error
+                else:
+                    for entry in range(count):
+                        j = indices[first + entry]
+                        error = slopes[entry] + base + columns[j] - values[first + entry]
+                        total += np.float64(error) * np.float64(error)
+                        slope = scale * error
+                        slope_sum += slope
+                        gc[j] += slope
+                        slopes[entry] = slope
+                add_both_ways(zero, index, scales, here, v_data, gv_data, line, count, slope_here, rank)
+            grows[i] = slope_sum
             sums[i] = total
 
 
@@ -84,99 +101,85 @@ def add_parts(parts, gcolumns, gv, gc, chunks):
 @Kernel
 def values_at(rows, columns, u, v, mean, row_offsets, column_offsets, out, chunks):
     """x at pairs."""
-    rank, width, size = u.shape[1], u.shape[1] * u.itemsize, out.size
-    zero = out.dtype.type(0)
+    rank, width, size, wide = u.shape[1], u.shape[1] * u.itemsize, out.size, columns.itemsize
+    zero, index = out.dtype.type(0), columns.dtype.type(0)
     for chunk in prange(chunks):
-        u_data, v_data = np.int64(u.ctypes.data), np.int64(v.ctypes.data)
+        u_data, v_data, ends, target = _address(u), _address(v), _address(columns), _address(out)
         for entry in range(chunk * size // chunks, (chunk + 1) * size // chunks):
-            i, j = np.int64(rows[entry]), np.int64(columns[entry])
-            product = dot(zero, u_data + i * width, v_data + j * width, rank)
-            out[entry] = product + row_offsets[i] + column_offsets[j] + mean
+            i, j = np.int64(rows[entry]), columns[entry]
+            place, limit = target + entry * out.itemsize, size - entry
+            dots(zero, index, u_data + i * width, v_data, v_data, ends + entry * wide, 1, limit, place, rank)
+            out[entry] += row_offsets[i] + column_offsets[j] + mean
 
 
 @Kernel
 def line_sums(indptr, indices, x, cuts, out, chunks):
     """The sum of the rows of x at each line's entries."""
-    rank, width = x.shape[1], x.shape[1] * x.itemsize
-    one, end = x.dtype.type(1), indices.size - 1
+    rank, width, wide = x.shape[1], x.shape[1] * x.itemsize, indices.itemsize
+    zero, index = x.dtype.type(0), indices.dtype.type(0)
     for chunk in prange(chunks):
-        data, target = np.int64(x.ctypes.data), np.int64(out.ctypes.data)
+        data, target, ends = _address(x), _address(out), _address(indices)
         for i in range(cuts[chunk], cuts[chunk + 1]):
-            out[i] = 0
-            for entry in range(indptr[i], indptr[i + 1]):
-                _ask_for(data, indices[min(entry + _AHEAD, end)], width)
-                add_scaled(one, data + np.int64(indices[entry]) * width, target + i * width, rank)
+            first = indptr[i]
+            count, limit, line = indptr[i + 1] - first, indices.size - first, ends + first * wide
+            put_sum(zero, index, data, line, count, limit, target + i * width, rank)
 
 
 @Kernel
 def edge_terms(indptr, indices, logits, t, metric, cuts, weights, slopes, pull, means, chunks):
     """P, ∂R/∂logits, and the outgoing half Σ_j P_ij (t_i − t_j) of 2 L t; Σ_j P_ij D_ij of each node."""
-    rank, width = t.shape[1], t.shape[1] * t.itemsize
-    half, zero, end = logits.dtype.type(0.5), logits.dtype.type(0), indices.size - 1
+    rank, width, wide = t.shape[1], t.shape[1] * t.itemsize, indices.itemsize
+    zero, index = logits.dtype.type(0), indices.dtype.type(0)
     for chunk in prange(chunks):
-        data, metrics = np.int64(t.ctypes.data), np.int64(metric.ctypes.data)
-        pulls = np.int64(pull.ctypes.data)
+        data, metrics, ends = _address(t), _address(metric), _address(indices)
+        pulls, free = _address(pull), _address(logits)
+        distances, shares = _address(slopes), _address(weights)
         for i in range(cuts[chunk], cuts[chunk + 1]):
             first, last = indptr[i], indptr[i + 1]
-            here, target = data + i * width, pulls + i * width
+            here, target, line = data + i * width, pulls + i * width, ends + first * wide
+            count, limit, offset = last - first, indices.size - first, first * logits.itemsize
             pull[i] = 0
-            if first == last:
-                means[i] = zero
-                continue
-            top = logits[first]
-            for edge in range(first, last):
-                top = max(top, logits[edge])
-            total, mean = zero, zero
-            for edge in range(first, last):
-                _ask_for(data, indices[min(edge + _AHEAD, end)], width)
-                distance = squares(zero, metrics, here, data + np.int64(indices[edge]) * width, rank)
-                weight = math.exp(logits[edge] - top)
-                weights[edge] = weight
-                slopes[edge] = distance
-                total += weight
-                mean += weight * distance
-            inverse = logits.dtype.type(1) / total
-            mean *= inverse
-            means[i] = mean
-            for edge in range(first, last):
-                weight = weights[edge] * inverse
-                weights[edge] = weight
-                slopes[edge] = half * weight * (slopes[edge] - mean)
-                add_gap(weight, here, data + np.int64(indices[edge]) * width, target, rank)
+            means[i] = zero
+            if count:
+                squares(zero, index, metrics, here, data, line, count, limit, distances + offset, rank)
+                means[i] = softmax(zero, free + offset, shares + offset, distances + offset, count)
+                add_gaps(zero, index, shares + offset, here, data, line, count, target, rank)
 
 
 @Kernel
 def incoming_pull(indptr, indices, places, weights, t, cuts, pull, chunks):
     """Add the incoming half Σ_i P_ij (t_j − t_i) of 2 L t."""
-    rank, width, end = t.shape[1], t.shape[1] * t.itemsize, indices.size - 1
+    rank, width, wide = t.shape[1], t.shape[1] * t.itemsize, indices.itemsize
+    zero, index = t.dtype.type(0), indices.dtype.type(0)
     for chunk in prange(chunks):
-        data, pulls = np.int64(t.ctypes.data), np.int64(pull.ctypes.data)
-        weight_data, size = np.int64(weights.ctypes.data), weights.itemsize
+        data, pulls, ends = _address(t), _address(pull), _address(indices)
+        shares, where = _address(weights), _address(places)
         for j in range(cuts[chunk], cuts[chunk + 1]):
-            here, target = data + j * width, pulls + j * width
-            for edge in range(indptr[j], indptr[j + 1]):
-                ahead = min(edge + _AHEAD, end)
-                _ask_for(data, indices[ahead], width)
-                prefetch(weight_data + np.int64(places[ahead]) * size)
-                other = data + np.int64(indices[edge]) * width
-                add_gap(weights[places[edge]], here, other, target, rank)
+            first = indptr[j]
+            count, limit, line = indptr[j + 1] - first, indices.size - first, ends + first * wide
+            here, target, from_here = data + j * width, pulls + j * width, where + first * places.itemsize
+            add_gaps_from(zero, index, from_here, shares, here, data, line, count, limit, target, rank)
 
 
 @Kernel
 def laplacian(indptr, indices, weights, t, metric, cuts, pull, means, chunks):
     """2 L t of a symmetric graph; Σ_j A_ij D_ij of each node."""
-    rank, width = t.shape[1], t.shape[1] * t.itemsize
-    zero, end = t.dtype.type(0), indices.size - 1
+    rank, width, wide = t.shape[1], t.shape[1] * t.itemsize, indices.itemsize
+    zero, index, two = t.dtype.type(0), indices.dtype.type(0), t.dtype.type(2)
     for chunk in prange(chunks):
-        data, metrics = np.int64(t.ctypes.data), np.int64(metric.ctypes.data)
-        pulls = np.int64(pull.ctypes.data)
+        distances, doubled = _scratch(t.dtype), _scratch(t.dtype)
+        data, metrics, ends = _address(t), _address(metric), _address(indices)
+        pulls, found, shares = _address(pull), _address(distances), _address(doubled)
         for i in range(cuts[chunk], cuts[chunk + 1]):
             here, target = data + i * width, pulls + i * width
             pull[i] = 0
             total = zero
-            for edge in range(indptr[i], indptr[i + 1]):
-                _ask_for(data, indices[min(edge + _AHEAD, end)], width)
-                weight, other = weights[edge], data + np.int64(indices[edge]) * width
-                total += weight * squares(zero, metrics, here, other, rank)
-                add_gap(weight + weight, here, other, target, rank)
+            for first in range(indptr[i], indptr[i + 1], _STRETCH):
+                count, limit = min(_STRETCH, indptr[i + 1] - first), indices.size - first
+                line = ends + first * wide
+                squares(zero, index, metrics, here, data, line, count, limit, found, rank)
+                for edge in range(count):
+                    total += weights[first + edge] * distances[edge]
+                    doubled[edge] = two * weights[first + edge]
+                add_gaps(zero, index, shares, here, data, line, count, target, rank)
             means[i] = total

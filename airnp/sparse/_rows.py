@@ -1,8 +1,13 @@
-"""Rows of factors in vector registers: dot products, scaled sums and distances, for compiled code only.
+"""Sums over gathered rows of factors, for compiled code only.
 
-Loops over a few dozen numbers lose more time to checks whether arrays overlap than they spend computing. Here
-rows are addresses (plain integers), read 64 bytes at a time, and what is left one by one. Sums are
-reassociated, always in the same way.
+A line of a sparse pattern names rows of a factor. Each function walks the rows that a line names, once for
+every block of up to four vectors of 64 bytes, whose sums stay in registers meanwhile. Sums are reassociated,
+always in the same way.
+
+Arguments that recur: ``zero`` and ``index`` say by their types what rows and indices are made of; rows of
+``rank`` numbers lie side by side from ``data`` on; the line's rows are the ``count`` ones at ``indices``;
+where rows are read for the first time, those that come up to ``limit`` after the line's first are asked for
+ahead. All addresses are plain integers.
 """
 
 from __future__ import annotations
@@ -10,167 +15,222 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-_BYTES = 64
-_FLAGS = ("reassoc", "contract", "nsz", "arcp")
-_INDEX = ir.IntType(64)
+from airnp.sparse._registers import Block, Code, whole
+
+_AHEAD = 16
+"""Rows between asking for one and using it."""
 
 
-class _Row:
-    """The numbers at an address, a vector or a single one at a time."""
+class _Line:
+    """The rows that a line names."""
 
-    def __init__(self, builder: Any, address: Any) -> None:
-        self._builder, self._address = builder, address
+    def __init__(self, code: Code, index: Any, indices: Any, rank: Any, limit: Any = None) -> None:
+        self._code, self._kind, self._indices = code, index, indices
+        self._width = code.builder.mul(rank, whole(code.size))
+        self._last = None if limit is None else code.builder.sub(limit, whole(1))
 
-    def _at(self, kind: Any, place: Any, size: int) -> Any:
-        place = self._builder.add(self._address, self._builder.mul(place, ir.Constant(_INDEX, size)))
-        return self._builder.inttoptr(place, kind.as_pointer())
+    def row(self, data: Any, entry: Any) -> Any:
+        """Return the address of an entry's row."""
+        builder = self._code.builder
+        return builder.add(data, builder.mul(self._code.index(self._kind, self._indices, entry), self._width))
 
-    def load(self, kind: Any, place: Any, size: int) -> Any:
-        return self._builder.load(self._at(kind, place, size), align=size)
-
-    def store(self, value: Any, place: Any, size: int) -> None:
-        self._builder.store(value, self._at(value.type, place, size), align=size)
-
-
-def _scalar(kind: Any) -> tuple[Any, int]:
-    return (ir.FloatType(), 4) if kind == types.float32 else (ir.DoubleType(), 8)
-
-
-def _spread(builder: Any, value: Any, kind: Any) -> Any:
-    """Return a vector of equal numbers, or the number itself for a scalar kind."""
-    if not isinstance(kind, ir.VectorType):
-        return value
-    first = builder.insert_element(ir.Constant(kind, ir.Undefined), value, ir.Constant(ir.IntType(32), 0))
-    lanes = ir.Constant(ir.VectorType(ir.IntType(32), kind.count), [0] * kind.count)
-    return builder.shuffle_vector(first, ir.Constant(kind, ir.Undefined), lanes)
+    def ahead(self, entry: Any) -> Any:
+        """Return the entry that comes a little later, or the last there is."""
+        builder = self._code.builder
+        later = builder.add(entry, whole(_AHEAD))
+        return builder.select(builder.icmp_signed("<", later, self._last), later, self._last)
 
 
-def _walk(builder: Any, scalar: Any, size: int, count: Any, body: Callable[[Any, Any], None]) -> None:
-    """Call ``body(kind, place)`` for all whole vectors of a row, then for what is left of it."""
-    lanes = _BYTES // size
-    whole = builder.and_(count, ir.Constant(_INDEX, -lanes))
-    step, one = ir.Constant(_INDEX, lanes), ir.Constant(_INDEX, 1)
-    with cgutils.for_range_slice(builder, ir.Constant(_INDEX, 0), whole, step, _INDEX) as (place, _):
-        body(ir.VectorType(scalar, lanes), place)
-    with cgutils.for_range_slice(builder, whole, count, one, _INDEX) as (place, _):
-        body(scalar, place)
+def _sums_of_each(
+    code: Code, rank: Any, count: Any, out: Any, term: Callable[[Block], Callable[[Any], list[Any]]]
+) -> None:
+    """Write, for each entry, the sum of ``term(block)(entry)`` over all blocks."""
 
+    def body(block: Block) -> None:
+        found = term(block)
+        first = code.builder.icmp_signed("==", block.offset, whole(0))
+        with cgutils.for_range(code.builder, count) as loop:
+            total = code.total(found(loop.index))
+            before = code.number(out, loop.index)
+            zero = before.type(0.0)
+            before = code.builder.select(first, zero, before)
+            code.put_number(code.add(before, total), out, loop.index)
 
-def _summed(builder: Any, scalar: Any, size: int, count: Any, term: Callable[[Any, Any], Any]) -> Any:
-    """Return Σ term over a row."""
-    vector = ir.VectorType(scalar, _BYTES // size)
-    totals = {kind: cgutils.alloca_once(builder, kind) for kind in (vector, scalar)}
-    builder.store(_spread(builder, ir.Constant(scalar, 0.0), vector), totals[vector])
-    builder.store(ir.Constant(scalar, 0.0), totals[scalar])
-
-    def body(kind: Any, place: Any) -> None:
-        before = builder.load(totals[kind])
-        builder.store(builder.fadd(before, term(kind, place), flags=_FLAGS), totals[kind])
-
-    _walk(builder, scalar, size, count, body)
-    name = f"llvm.vector.reduce.fadd.v{vector.count}f{8 * size}"
-    function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(scalar, [scalar, vector]), name)
-    rest, whole = builder.load(totals[scalar]), builder.load(totals[vector])
-    return builder.call(function, [rest, whole], fastmath=_FLAGS)
+    code.blocks(rank, body)
 
 
 @intrinsic
-def dot(typingctx, zero, a, b, count):
-    """Return Σ a b for rows at two addresses; ``zero`` has their type."""
+def dots(typingctx, zero, index, here, data, also, indices, count, limit, out, rank):
+    """Write here · row of each entry to ``out``; rows at ``also`` are asked for, too."""
 
     def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        scalar, size = _scalar(sig.args[0])
-        x, y = _Row(builder, args[1]), _Row(builder, args[2])
+        here, data, also, indices, count, limit, out, rank = args[2:]
+        code = Code(builder, sig.args[0])
+        line = _Line(code, sig.args[1], indices, rank, limit)
 
-        def term(kind: Any, place: Any) -> Any:
-            return builder.fmul(x.load(kind, place, size), y.load(kind, place, size), flags=_FLAGS)
+        def term(block: Block) -> Callable[[Any], list[Any]]:
+            own = block.load(here)
 
-        return _summed(builder, scalar, size, args[3], term)
+            def products(entry: Any) -> list[Any]:
+                later = line.ahead(entry)
+                block.ask_for(line.row(data, later))
+                block.ask_for(line.row(also, later))
+                other = block.load(line.row(data, entry))
+                return [code.multiply(a, b) for a, b in zip(own, other, strict=True)]
 
-    return zero(zero, types.int64, types.int64, types.int64), emit
+            return products
 
-
-@intrinsic
-def squares(typingctx, zero, metric, a, b, count):
-    """Return Σ metric (a − b)² for rows at three addresses."""
-
-    def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        scalar, size = _scalar(sig.args[0])
-        weights, x, y = (_Row(builder, address) for address in args[1:4])
-
-        def term(kind: Any, place: Any) -> Any:
-            gap = builder.fsub(x.load(kind, place, size), y.load(kind, place, size), flags=_FLAGS)
-            scaled = builder.fmul(weights.load(kind, place, size), gap, flags=_FLAGS)
-            return builder.fmul(scaled, gap, flags=_FLAGS)
-
-        return _summed(builder, scalar, size, args[4], term)
-
-    return zero(zero, types.int64, types.int64, types.int64, types.int64), emit
-
-
-def _added(builder: Any, target: _Row, value: Any, place: Any, size: int) -> None:
-    before = target.load(value.type, place, size)
-    target.store(builder.fadd(before, value, flags=_FLAGS), place, size)
-
-
-@intrinsic
-def add_scaled(typingctx, scale, x, y, count):
-    """Add scale · x to y, for rows at two addresses."""
-
-    def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        scalar, size = _scalar(sig.args[0])
-        source, target = _Row(builder, args[1]), _Row(builder, args[2])
-
-        def body(kind: Any, place: Any) -> None:
-            times = _spread(builder, args[0], kind)
-            value = builder.fmul(times, source.load(kind, place, size), flags=_FLAGS)
-            _added(builder, target, value, place, size)
-
-        _walk(builder, scalar, size, args[3], body)
+        _sums_of_each(code, rank, count, out, term)
         return context.get_dummy_value()
 
-    return types.void(scale, types.int64, types.int64, types.int64), emit
+    return types.void(zero, index, *[types.int64] * 8), emit
 
 
 @intrinsic
-def add_gap(typingctx, scale, a, b, y, count):
-    """Add scale · (a − b) to y, for rows at three addresses."""
+def squares(typingctx, zero, index, metric, here, data, indices, count, limit, out, rank):
+    """Write Σ metric (here − row)² of each entry to ``out``."""
 
     def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        scalar, size = _scalar(sig.args[0])
-        first, second, target = (_Row(builder, address) for address in args[1:4])
+        metric, here, data, indices, count, limit, out, rank = args[2:]
+        code = Code(builder, sig.args[0])
+        line = _Line(code, sig.args[1], indices, rank, limit)
 
-        def body(kind: Any, place: Any) -> None:
-            gap = builder.fsub(first.load(kind, place, size), second.load(kind, place, size), flags=_FLAGS)
-            _added(
-                builder, target, builder.fmul(_spread(builder, args[0], kind), gap, flags=_FLAGS), place, size
-            )
+        def term(block: Block) -> Callable[[Any], list[Any]]:
+            own, scales = block.load(here), block.load(metric)
 
-        _walk(builder, scalar, size, args[4], body)
+            def distances(entry: Any) -> list[Any]:
+                block.ask_for(line.row(data, line.ahead(entry)))
+                other = block.load(line.row(data, entry))
+                gaps = [code.subtract(a, b) for a, b in zip(own, other, strict=True)]
+                return [
+                    code.multiply(code.multiply(scale, gap), gap)
+                    for scale, gap in zip(scales, gaps, strict=True)
+                ]
+
+            return distances
+
+        _sums_of_each(code, rank, count, out, term)
         return context.get_dummy_value()
 
-    return types.void(scale, types.int64, types.int64, types.int64, types.int64), emit
+    return types.void(zero, index, *[types.int64] * 8), emit
+
+
+def _add_gaps(
+    code: Code, line: _Line, here: Any, data: Any, count: Any, target: Any, rank: Any,
+    weight: Callable[[Block, Any], Any],
+) -> None:  # fmt: skip
+    """Add Σ weight (here − row) to ``target``."""
+
+    def body(block: Block) -> None:
+        own = block.load(here)
+
+        def step(entry: Any, totals: list[Any]) -> list[Any]:
+            times = code.spread(weight(block, entry))
+            other = block.load(line.row(data, entry))
+            gaps = [code.subtract(a, b) for a, b in zip(own, other, strict=True)]
+            return [
+                code.add(total, code.multiply(times, gap)) for total, gap in zip(totals, gaps, strict=True)
+            ]
+
+        block.store(block.sums(count, block.load(target), step), target)
+
+    code.blocks(rank, body)
 
 
 @intrinsic
-def prefetch(typingctx, address):
-    """Ask for the cache line at an address, which may be anywhere."""
+def add_gaps(typingctx, zero, index, weights, here, data, indices, count, target, rank):
+    """Add Σ weight (here − row) to ``target``; the weights are those of the line."""
 
     def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        pointer = ir.IntType(8).as_pointer()
-        narrow = ir.IntType(32)
-        function = cgutils.get_or_insert_function(
-            builder.module,
-            ir.FunctionType(ir.VoidType(), [pointer, narrow, narrow, narrow]),
-            "llvm.prefetch.p0",
-        )
-        hints = [ir.Constant(narrow, value) for value in (0, 3, 1)]
-        builder.call(function, [builder.inttoptr(args[0], pointer), *hints])
+        weights, here, data, indices, count, target, rank = args[2:]
+        code = Code(builder, sig.args[0])
+        line = _Line(code, sig.args[1], indices, rank)
+
+        def weight(_block: Block, entry: Any) -> Any:
+            return code.number(weights, entry)
+
+        _add_gaps(code, line, here, data, count, target, rank, weight)
         return context.get_dummy_value()
 
-    return types.void(types.int64), emit
+    return types.void(zero, index, *[types.int64] * 7), emit
+
+
+@intrinsic
+def add_gaps_from(typingctx, zero, index, places, weights, here, data, indices, count, limit, target, rank):
+    """Add Σ weight (here − row) to ``target``; an entry's weight is where ``places`` (int64) says."""
+
+    def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        places, weights, here, data, indices, count, limit, target, rank = args[2:]
+        code = Code(builder, sig.args[0])
+        line = _Line(code, sig.args[1], indices, rank, limit)
+
+        def weight(block: Block, entry: Any) -> Any:
+            later = line.ahead(entry)
+            block.ask_for(line.row(data, later))
+            place = code.index(types.int64, places, later)
+            code.prefetch(builder.add(weights, builder.mul(place, whole(code.size))))
+            return code.number(weights, code.index(types.int64, places, entry))
+
+        _add_gaps(code, line, here, data, count, target, rank, weight)
+        return context.get_dummy_value()
+
+    return types.void(zero, index, *[types.int64] * 9), emit
+
+
+@intrinsic
+def add_both_ways(typingctx, zero, index, scales, here, data, slopes, indices, count, target, rank):
+    """Add Σ scale · row to ``target``, and scale · here to each entry's row at ``slopes``."""
+
+    def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        scales, here, data, slopes, indices, count, target, rank = args[2:]
+        code = Code(builder, sig.args[0])
+        line = _Line(code, sig.args[1], indices, rank)
+
+        def body(block: Block) -> None:
+            own = block.load(here)
+
+            def step(entry: Any, totals: list[Any]) -> list[Any]:
+                times, slope = code.spread(code.number(scales, entry)), line.row(slopes, entry)
+                other = block.load(line.row(data, entry))
+                moved = [
+                    code.add(before, code.multiply(times, a))
+                    for before, a in zip(block.load(slope), own, strict=True)
+                ]
+                block.store(moved, slope)
+                return [
+                    code.add(total, code.multiply(times, b)) for total, b in zip(totals, other, strict=True)
+                ]
+
+            block.store(block.sums(count, block.load(target), step), target)
+
+        code.blocks(rank, body)
+        return context.get_dummy_value()
+
+    return types.void(zero, index, *[types.int64] * 8), emit
+
+
+@intrinsic
+def put_sum(typingctx, zero, index, data, indices, count, limit, target, rank):
+    """Write Σ row to ``target``."""
+
+    def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        data, indices, count, limit, target, rank = args[2:]
+        code = Code(builder, sig.args[0])
+        line = _Line(code, sig.args[1], indices, rank, limit)
+
+        def body(block: Block) -> None:
+            def step(entry: Any, totals: list[Any]) -> list[Any]:
+                block.ask_for(line.row(data, line.ahead(entry)))
+                other = block.load(line.row(data, entry))
+                return [code.add(total, b) for total, b in zip(totals, other, strict=True)]
+
+            block.store(block.sums(count, block.zeros(), step), target)
+
+        code.blocks(rank, body)
+        return context.get_dummy_value()
+
+    return types.void(zero, index, *[types.int64] * 6), emit

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from array_api_compat import is_cupy_namespace, is_numpy_namespace
 
-from airnp._arrays import namespace_name, standard_namespace
+from airnp._arrays import namespace_name, on_device, standard_namespace
 from airnp.engines.cuda_device import check_device
+from airnp.inputs import read
 from airnp.memory_errors import needed_bytes
 from airnp.regularizers.base import checked_choice
 from airnp.sparse.contract import SparseOperations
@@ -21,7 +23,9 @@ Form: TypeAlias = Literal["auto", "dense", "sparse"]
 _FORMS = ("auto", "dense", "sparse")
 
 
-def wants_sparse(form: Any, Y: Any, depth: int, rank: Any, dtype: Any, xp: Any = None) -> bool:
+def wants_sparse(
+    form: Any, Y: Any, depth: int, rank: Any, dtype: Any, xp: Any = None, device: Any = None
+) -> bool:
     """Whether ``airnp.fit`` is to take the sparse form: on request, or when the dense one would not fit.
 
     The dense form is thought not to fit if it needs more than the memory that is available now: the host's,
@@ -33,19 +37,34 @@ def wants_sparse(form: Any, Y: Any, depth: int, rank: Any, dtype: Any, xp: Any =
     kind = "float32" if dtype is not None and np.dtype(dtype) == np.float32 else "float64"
     width = rank if isinstance(rank, int) and rank > 0 else None
     m, n = Y.shape
-    on_device = xp is not None and is_cupy_namespace(standard_namespace(xp))
-    memory = device_memory() if on_device else available_memory()
+    on_cupy = xp is not None and is_cupy_namespace(standard_namespace(xp))
+    memory = device_memory(device) if on_cupy else available_memory()
     return needed_bytes((), m, n, max(int(depth), 2), width, kind) > memory
 
 
-def on_the_host(Y: Any, xp: Any) -> tuple[Any, Any]:
-    """Return Y and ``xp``, but for a sparse matrix of CuPy the one of SciPy, to be computed with in CuPy."""
+def on_the_host(Y: Any, xp: Any, device: Any) -> tuple[Any, Any, Any]:
+    """Return Y, ``xp`` and ``device``; for a sparse matrix of CuPy the one of SciPy, and where it comes from.
+
+    A matrix that lives on a device is computed with there.
+    """
     found = sys.modules.get("cupyx.scipy.sparse")
     if found is None or not found.issparse(Y):
-        return Y, xp
+        return Y, xp, device
     import cupy
 
-    return Y.get(), cupy if xp is None else xp
+    if xp is not None and xp is not cupy:
+        return Y.get(), xp, device
+    home = Y.data.device
+    if device is not None and int(getattr(device, "id", device)) != home.id:
+        raise ValueError(f"device: expected {home}, where Y is, got {device}; move Y, or leave device out")
+    return Y.get(), cupy, home
+
+
+def sparse_place(xp: Any, device: Any) -> AbstractContextManager[Any]:
+    """Return a context in which a sparse fit works on the device that was asked for, which is checked."""
+    # A matrix of no importance: reading it checks what is meant by the namespace and the device.
+    place = read(np.zeros((1, 1)), xp=xp, device=device)
+    return on_device(place.xp, place.device)
 
 
 def available_memory() -> int:
@@ -62,12 +81,14 @@ def available_memory() -> int:
         return 8 * 2**30
 
 
-def device_memory() -> int:
-    """Return how many bytes of the current CUDA device are free."""
+def device_memory(device: Any = None) -> int:
+    """Return how many bytes of a CUDA device, by default the current one, are free."""
     import cupy
 
-    check_device()
-    return int(cupy.cuda.runtime.memGetInfo()[0])
+    check_device(device)
+    number = getattr(device, "id", device)
+    with nullcontext() if number is None else cupy.cuda.Device(number):
+        return int(cupy.cuda.runtime.memGetInfo()[0])
 
 
 def refuse_for_sparse(**options: Any) -> None:
@@ -89,19 +110,19 @@ def refuse_for_dense(**options: Any) -> None:
 def sparse_engine(engine: Any, xp: Any) -> SparseOperations:
     """Return who carries out the operations of the sparse form: for NumPy arrays, or for those of CuPy."""
     space = None if xp is None else standard_namespace(xp)
-    on_device = space is not None and is_cupy_namespace(space)
-    if space is not None and not (on_device or is_numpy_namespace(space)):
+    on_cupy = space is not None and is_cupy_namespace(space)
+    if space is not None and not (on_cupy or is_numpy_namespace(space)):
         raise ValueError(f"xp: form='sparse' works on arrays of NumPy and CuPy, got {namespace_name(space)}")
     from airnp.sparse import cpu, cuda, reference
 
     known: dict[str, Any] = {"auto": cpu, "cpu": cpu, "reference": reference}
-    if on_device:
+    if on_cupy:
         known = {"auto": cuda, "cuda": cuda}
     if not (isinstance(engine, str) and engine in known):
         names = ", ".join(map(repr, known))
-        arrays = "CuPy" if on_device else "NumPy; say xp=cupy for 'cuda'"
+        arrays = "CuPy" if on_cupy else "NumPy; say xp=cupy for 'cuda'"
         raise ValueError(f"engine: form='sparse' has {names} for arrays of {arrays}, got {engine!r}")
-    if on_device:
+    if on_cupy:
         check_device()
     found: SparseOperations = known[engine]
     return found

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
 import numpy.typing as npt
 
 from airnp.sparse.entries import Entries, Pattern
@@ -38,9 +39,32 @@ class Slopes(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Edges:
-    """Candidate edges of a graph: node i may be connected to line i of ``pattern``, itself included."""
+    """Candidate edges of a graph: node i may be connected to line i of ``pattern``, itself included.
+
+    Attributes
+    ----------
+    pattern : Pattern
+    order : int32 array (nodes,) or None
+        Which row (or column) of X each node is, where neighbours have been brought close to each other;
+        None where node i is row i.
+    """
 
     pattern: Pattern
+    order: npt.NDArray[Any] | None = None
+
+    @cached_property
+    def gathered(self) -> Pattern:
+        """The row of each node, as a pattern of one entry a line."""
+        assert self.order is not None
+        return _of_one_each(self.order)
+
+    @cached_property
+    def returned(self) -> Pattern:
+        """The node of each row, as a pattern of one entry a line."""
+        assert self.order is not None
+        places = np.empty_like(self.order)
+        places[self.order] = np.arange(len(places), dtype=places.dtype)
+        return _of_one_each(places)
 
     @cached_property
     def incoming(self) -> tuple[Pattern, npt.NDArray[Any]]:
@@ -51,6 +75,10 @@ class Edges:
     def count(self) -> int:
         """Number of edges."""
         return len(self.pattern.indices)
+
+
+def _of_one_each(places: npt.NDArray[Any]) -> Pattern:
+    return Pattern(np.arange(len(places) + 1, dtype=np.int64), places, len(places))
 
 
 class SparseOperations(Protocol):
@@ -78,9 +106,20 @@ class SparseOperations(Protocol):
         """Return scalars that operations gave, brought over together."""
 
     def residuals(
-        self, entries: Entries, u: Floats, v: Floats, offsets: Offsets, *, scale: float, out: Slopes
+        self,
+        entries: Entries,
+        u: Floats,
+        v: Floats,
+        offsets: Offsets,
+        *,
+        scale: float,
+        out: Slopes,
+        plain: bool = False,
     ) -> float:
-        """Write the gradient of F = scale/2 · Σ (x_ij − y_ij)² over the entries; return F."""
+        """Write the gradient of F = scale/2 · Σ (x_ij − y_ij)² over the entries; return F.
+
+        ``plain`` says that all offsets are zero and their slopes are not needed.
+        """
 
     def values_at(
         self, rows: npt.NDArray[Any], columns: npt.NDArray[Any], u: Floats, v: Floats, offsets: Offsets

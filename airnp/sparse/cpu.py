@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from airnp.engines import threads as pool
 from airnp.engines._cpu_kernels import Kernel
+from airnp.engines.apart import empty_apart
 from airnp.sparse import _kernels as kernels
 from airnp.sparse.contract import Edges, Offsets, Slopes
 from airnp.sparse.entries import Entries, Pattern
@@ -16,6 +17,7 @@ from airnp.sparse.hosted import dense as dense
 from airnp.sparse.hosted import number as number
 from airnp.sparse.hosted import numbers as numbers
 from airnp.sparse.hosted import xp as xp
+from airnp.sparse.tiling import strips
 
 Floats = npt.NDArray[Any]
 
@@ -41,24 +43,34 @@ def _launch(kernel: Kernel, chunks: int, *arguments: Any) -> None:
 
 
 def residuals(
-    entries: Entries, u: Floats, v: Floats, offsets: Offsets, *, scale: float, out: Slopes
+    entries: Entries,
+    u: Floats,
+    v: Floats,
+    offsets: Offsets,
+    *,
+    scale: float,
+    out: Slopes,
+    plain: bool = False,
 ) -> float:
     """Write the gradient of the fidelity and return its value; the longer side is walked, line by line.
 
-    Each chunk adds up its own ∂V; these are added in the end, in a fixed order. The answer is thus the same
-    for the same number of threads.
+    Strip by strip, where the other side's factors would not fit into the nearer cache. Each chunk adds up its
+    own ∂V; these are added in the end, in a fixed order. The answer is thus the same for the same number of
+    threads.
     """
     pattern, kind = entries.pattern, u.dtype.type
     chunks = _chunks(entries.nnz * u.shape[1])
     alone = chunks == 1
-    parts = out.v[None] if alone else np.empty((chunks, *v.shape), v.dtype)
-    part_columns = out.columns[None] if alone else np.empty((chunks, len(v)), v.dtype)
-    sums = np.empty(pattern.lines)
-    _launch(
-        kernels.residuals, chunks, pattern.indptr, pattern.indices, entries.values, u, v, kind(offsets.mean),
-        offsets.rows, offsets.columns, kind(scale), _cuts(pattern.indptr, chunks), out.u, out.rows, parts,
-        part_columns, sums,
-    )  # fmt: skip
+    parts = out.v[None] if alone else empty_apart((chunks, *v.shape), v.dtype)
+    part_columns = out.columns[None] if alone else empty_apart((chunks, len(v)), v.dtype)
+    sums, cuts = np.empty(pattern.lines), _cuts(pattern.indptr, chunks)
+    for place, strip in enumerate(strips(entries, u.strides[0])):
+        lines = strip.pattern
+        _launch(
+            kernels.residuals, chunks, lines.indptr, lines.indices, strip.values, u, v, kind(offsets.mean),
+            offsets.rows, offsets.columns, kind(scale), plain, cuts, place == 0, out.u, out.rows,
+            parts, part_columns, sums,
+        )  # fmt: skip
     if not alone:
         _launch(kernels.add_parts, chunks, parts, part_columns, out.v, out.columns)
     return scale / 2 * float(np.sum(sums))

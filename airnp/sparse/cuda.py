@@ -21,7 +21,17 @@ from airnp.sparse.contract import Edges, Offsets, Slopes
 from airnp.sparse.cuda_lines import COLUMNS, Lines, Observed, Turned, blocks
 from airnp.sparse.entries import Entries, Pattern
 
-__all__ = ["dense", "edge_terms", "laplacian", "line_sums", "number", "numbers", "residuals", "values_at"]
+__all__ = [
+    "add_up",
+    "dense",
+    "edge_terms",
+    "laplacian",
+    "line_sums",
+    "number",
+    "numbers",
+    "residuals",
+    "values_at",
+]
 
 
 def __getattr__(name: str) -> Any:
@@ -57,6 +67,12 @@ def _lines(pattern: Pattern) -> Lines:
     return _patterns[pattern]
 
 
+def _observed(entries: Entries) -> Observed:
+    if entries not in _entries:
+        _entries[entries] = Observed(entries)
+    return _entries[entries]
+
+
 def _mean(offsets: Offsets, like: Array) -> Array:
     """Return μ as a scalar of the device."""
     import cupy
@@ -65,14 +81,21 @@ def _mean(offsets: Offsets, like: Array) -> Array:
     return mean if isinstance(mean, cupy.ndarray) else cupy.full((), mean, dtype=like.dtype)
 
 
-def residuals(entries: Entries, u: Array, v: Array, offsets: Offsets, *, scale: float, out: Slopes) -> Any:
+def residuals(
+    entries: Entries,
+    u: Array,
+    v: Array,
+    offsets: Offsets,
+    *,
+    scale: float,
+    out: Slopes,
+    plain: bool = False,
+) -> Any:
     """Write the gradient of the fidelity; return its value, on the device.
 
     By rows first: errors, ∂U and ∂b, while each entry's slope is kept; then by columns, ∂V and ∂c from these.
     """
-    if entries not in _entries:
-        _entries[entries] = Observed(entries)
-    found, lines, rank = _entries[entries], _lines(entries.pattern), u.shape[1]
+    found, lines, rank = _observed(entries), _lines(entries.pattern), u.shape[1]
     sums = lines.sums(u.dtype)
     sides = (found.values, u, v, _mean(offsets, u), offsets.rows, offsets.columns, scale)
     results = (found.slopes, out.u, out.rows, lines.parts(u), *sums, lines.count, rank)
@@ -81,10 +104,23 @@ def residuals(entries: Entries, u: Array, v: Array, offsets: Offsets, *, scale: 
     if rank > COLUMNS:
         lines.add_up(v, out.u, weights=found.slopes, start=COLUMNS)
     lines.join(out.u, out.rows)
-    turned, places = found.turned.lines, found.turned.places
-    turned.add_up(u, out.v, weights=found.slopes, places=places, totals=out.columns)
-    turned.join(out.v, out.columns)
+    _add_up_columns(found, found.slopes, u, out)
     return sums[2]
+
+
+def _add_up_columns(found: Observed, slopes: Array, u: Array, out: Slopes) -> None:
+    """Write ∂V and ∂c from the slope of each entry."""
+    turned, places = found.turned.lines, found.turned.places
+    turned.add_up(u, out.v, weights=slopes, places=places, totals=out.columns)
+    turned.join(out.v, out.columns)
+
+
+def add_up(entries: Entries, slopes: Array, u: Array, v: Array, *, out: Slopes) -> None:
+    """Write ∂U = E V, ∂V = Eᵀ U, ∂b = E 1 and ∂c = Eᵀ 1 for given slopes E of the entries, shape (nnz,)."""
+    lines = _lines(entries.pattern)
+    lines.add_up(v, out.u, weights=slopes, totals=out.rows)
+    lines.join(out.u, out.rows)
+    _add_up_columns(_observed(entries), slopes, u, out)
 
 
 def values_at(rows: Any, columns: Any, u: Array, v: Array, offsets: Offsets) -> Array:

@@ -69,6 +69,8 @@ class Entries:
         float32 or float64, in the order of the pattern.
     share : float
         Which share of all observed entries these are: 1, or less for a batch.
+    weights : array (nnz,) or None
+        How much each of them counts in the fidelity, above 0; None where all count alike.
 
     Examples
     --------
@@ -81,6 +83,7 @@ class Entries:
     pattern: Pattern
     values: Floats
     share: float = 1.0
+    weights: Floats | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -101,7 +104,7 @@ class Entries:
     def turned(self) -> Entries:
         """The entries of the transposed matrix."""
         pattern, order = self.pattern.transposed()
-        return Entries(pattern, self.values[order], self.share)
+        return Entries(pattern, self.values[order], self.share, self._weights_at(order))
 
     @cached_property
     def column_counts(self) -> Indices:
@@ -116,7 +119,10 @@ class Entries:
         """Return the entries at some positions of the order of rows, which must ascend."""
         indptr = np.searchsorted(positions, self.pattern.indptr).astype(np.int64)
         pattern = Pattern(indptr, self.pattern.indices[positions], self.pattern.width)
-        return Entries(pattern, self.values[positions], share)
+        return Entries(pattern, self.values[positions], share, self._weights_at(positions))
+
+    def _weights_at(self, positions: Indices) -> Floats | None:
+        return None if self.weights is None else self.weights[positions]
 
     def split(self, held_out: npt.NDArray[np.bool_]) -> tuple[Entries, Entries]:
         """Return the entries that are kept and those that are held out."""
@@ -135,7 +141,7 @@ def is_sparse(value: Any) -> bool:
     return found is not None and bool(found.issparse(value))
 
 
-def read_entries(matrix: Any, dtype: Any = None) -> Entries:
+def read_entries(matrix: Any, dtype: Any = None, weights: Any = None) -> Entries:
     """Return the stored entries of a scipy.sparse matrix, explicit zeros included, checked.
 
     Parameters
@@ -144,6 +150,9 @@ def read_entries(matrix: Any, dtype: Any = None) -> Entries:
         Entries that are stored twice are added, as SciPy does.
     dtype : dtype, optional
         float32 or float64. Default: that of the matrix, as in :func:`airnp.fit`.
+    weights : optional
+        One for each stored entry, see :func:`airnp.sparse.entry_weights.read_weights`; entries of weight
+        zero are missing.
     """
     if not is_sparse(matrix):
         raise TypeError(
@@ -155,20 +164,33 @@ def read_entries(matrix: Any, dtype: Any = None) -> Entries:
     if matrix.dtype.kind not in "biuf":
         raise TypeError(f"Y: expected real numbers, got dtype {matrix.dtype}")
     kind = natural_float(matrix.dtype) if dtype is None else requested_float(dtype)
-    rows = _by_rows(matrix)
+    rows = by_rows(matrix)
     if rows.nnz == 0:
         raise ValueError(f"Y: expected at least one stored entry, got none in {matrix.shape}")
     with np.errstate(over="ignore"):
         values = rows.data.astype(kind)
-    if not np.isfinite(values).all():
-        raise ValueError(f"Y: {int((~np.isfinite(values)).sum())} stored entries are not finite in {kind}")
     indices = rows.indices.astype(np.int32 if matrix.shape[1] < 2**31 else np.int64)
     found = Entries(Pattern(rows.indptr.astype(np.int64), indices, matrix.shape[1]), values)
+    if weights is not None:
+        from airnp.sparse.entry_weights import read_weights
+
+        found = _weighted(found, read_weights(weights, matrix, rows).astype(kind))
+    if not np.isfinite(found.values).all():
+        count = int((~np.isfinite(found.values)).sum())
+        raise ValueError(f"Y: {count} stored entries are not finite in {kind}")
     _warn_of_empty_lines(found)
     return found
 
 
-def _by_rows(matrix: Any) -> Any:
+def _weighted(entries: Entries, weights: Floats) -> Entries:
+    """Return the entries with their weights, without those of weight zero."""
+    if not weights.any():
+        raise ValueError("weights: expected at least one above 0, all entries are missing")
+    found = replace(entries, weights=weights)
+    return found if weights.all() else found.chosen(np.flatnonzero(weights))
+
+
+def by_rows(matrix: Any) -> Any:
     """Return a copy in CSR form with sorted indices and without duplicates; explicit zeros stay."""
     from scipy.sparse import csr_array
 

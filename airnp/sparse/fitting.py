@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -13,15 +13,20 @@ from airnp.fidelity import fidelity_scale
 from airnp.optimizers import resolve_optimizer
 from airnp.regularizers import Regularizer, default_regularizers
 from airnp.regularizers.base import checked_choice
-from airnp.running.options import checked_callback
-from airnp.sparse.choice import sparse_engine
+from airnp.running.options import checked_callback, checked_seconds
+from airnp.saving.checkpoints import checked_file
+from airnp.sparse.choice import sparse_engine, sparse_place
+from airnp.sparse.contract import SparseOperations
 from airnp.sparse.entries import Entries, read_entries
 from airnp.sparse.limits import bounds_at
-from airnp.sparse.loop import SparseLoop, SparseOptions, SparseProblem
+from airnp.sparse.loop import SparseLoop
 from airnp.sparse.offsets import checked_offsets
 from airnp.sparse.parameters import Layout
+from airnp.sparse.problem import SparseOptions, SparseProblem
 from airnp.sparse.result import SparseFitResult
+from airnp.sparse.saved import fingerprint
 from airnp.sparse.watching import check_rule
+from airnp.sparse.weighted import WeightedOperations
 from airnp.stopping.rules import resolve_stop
 
 
@@ -29,7 +34,9 @@ def fit_sparse(
     Y: Any,
     *,
     xp: Any = None,
+    device: Any = None,
     regularizers: Any = "auto",
+    weights: Any = None,
     fidelity: str = "mean",
     loss: str = "squared",
     depth: int = 3,
@@ -52,8 +59,11 @@ def fit_sparse(
     callback: Any = None,
     progress: bool = False,
     record_every: int = 10,
+    checkpoint: Any = None,
+    checkpoint_every: float = 30.0,
 ) -> SparseFitResult:
     """Complete a sparse matrix by thin factors; see :func:`airnp.fit` for the arguments."""
+    place = sparse_place(xp, device)
     ops = sparse_engine(engine, xp)
     if loss != "squared":
         raise ValueError(f"loss: form='sparse' has 'squared', got {loss!r}")
@@ -70,8 +80,10 @@ def fit_sparse(
         callback=checked_callback(callback),
         progress=progress,
         rule=rule,
+        file=None if checkpoint is None else checked_file(checkpoint),
+        file_every=checked_seconds(checkpoint_every),
     )
-    entries = read_entries(Y, dtype)
+    entries = read_entries(Y, dtype, weights)
     limits = _checked_bounds(bounds, integers, entries)
     m, n = entries.shape
     sides = (
@@ -91,15 +103,39 @@ def fit_sparse(
     )
     if not isinstance(normalize, bool | np.bool_):
         raise TypeError(f"normalize: expected True or False, got {normalize!r}")
-    scaled, base, span = _normalized(entries) if normalize else (entries, 0.0, 1.0)
+    scaled, base, span = normalized(entries) if normalize else (entries, 0.0, 1.0)
+    del entries  # only what is fitted is kept
     problem = SparseProblem(
-        scaled, base, span, layout, _checked_regularizers(regularizers), fidelity_scale(fidelity, m, n),
-        shrinkage, limits, ops,
-    )  # fmt: skip
-    return SparseLoop(problem, options).run()
+        entries=scaled,
+        base=base,
+        span=span,
+        layout=layout,
+        regularizers=_checked_regularizers(regularizers),
+        scale=fidelity_scale(fidelity, m, n),
+        shrinkage=shrinkage,
+        bounds=limits,
+        engine=engine,
+        ops=operations_for(scaled, ops),
+    )
+    with place:
+        return SparseLoop(problem, options).run()
 
 
-def _normalized(entries: Entries) -> tuple[Entries, float, float]:
+def operations_for(entries: Entries, ops: SparseOperations) -> SparseOperations:
+    """Return the engine for these entries: one that heeds their weights, if they have any."""
+    if entries.weights is None:
+        return ops
+    weighted: Any = WeightedOperations(ops)
+    return cast(SparseOperations, weighted)
+
+
+def check_same_data(header: dict[str, Any], Y: Any, dtype: Any, weights: Any = None) -> None:
+    """Raise unless the sparse run in a file, of which this is the header, fits these very entries."""
+    if header.get("data") != fingerprint(*normalized(read_entries(Y, dtype, weights))):
+        raise ValueError("Y: expected the entries that the run in the file fits, got others")
+
+
+def normalized(entries: Entries) -> tuple[Entries, float, float]:
     """Return the entries as (y − least) / (largest − least), and the way back."""
     values = entries.values.astype(np.float64)
     low, high = float(values.min()), float(values.max())

@@ -1,128 +1,70 @@
-"""The loop of a sparse fit: when to look, what to record, where to stop, what to give back."""
+"""The loop of a sparse fit: through its phases, with what is recorded, told, saved and given back."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import replace
 
-import numpy as np
-import numpy.typing as npt
-
-from airnp._arrays import to_numpy
-from airnp.bounds import Bounds
 from airnp.engines.pace import Pace
 from airnp.engines.threads import let_work, using
 from airnp.history import History, energy_columns
-from airnp.optimizers import delayed
-from airnp.regularizers import Regularizer
 from airnp.result import DivergenceError
 from airnp.running.interrupts import held_back
-from airnp.running.portions import is_due
 from airnp.running.progress import ProgressBar
-from airnp.sparse.batches import Batches
-from airnp.sparse.contract import Offsets, SparseOperations
-from airnp.sparse.entries import Entries
-from airnp.sparse.fitted import fitted_graphs
-from airnp.sparse.model import SparseModel
-from airnp.sparse.parameters import Layout, SparseState
+from airnp.saving.checkpoints import Checkpoint
+from airnp.sparse.fitted import fitted_result
+from airnp.sparse.phase import Phase
+from airnp.sparse.problem import SparseFitState, SparseOptions, SparseProblem
 from airnp.sparse.result import SparseFitResult
-from airnp.sparse.start import first_state
+from airnp.sparse.saved import SparseRunState, SparseTask
 from airnp.sparse.training import SparseTraining
-from airnp.sparse.watching import EnergyWatch, HeldOutWatch, Watch, held_out_entries
-from airnp.stopping.rules import EnergyChange, HeldOut
-
-_KEEP_EVERY = 50
-"""Iterations between two copies of a state that is known to be finite."""
-
-
-@dataclass(frozen=True)
-class SparseProblem:
-    """What is fitted, and the way back to the data's units: X = base + span · X̂."""
-
-    entries: Entries
-    base: float
-    span: float
-    layout: Layout
-    regularizers: Sequence[Regularizer]
-    scale: float
-    shrinkage: float | None
-    bounds: Bounds | None
-    ops: SparseOperations
-
-    def model(self, entries: Entries) -> SparseModel:
-        """Return the loss of some of the entries."""
-        return SparseModel(
-            entries,
-            self.layout,
-            self.regularizers,
-            scale=self.scale,
-            shrinkage=self.shrinkage or 0.0,
-            ops=self.ops,
-        )
-
-
-@dataclass(frozen=True)
-class SparseOptions:
-    """How to go about it, checked."""
-
-    max_iter: int
-    record_every: int
-    seed: int
-    init: Any
-    optimizer: Any
-    threads: int
-    batch_size: int | None
-    callback: Callable[[int, Any], Any] | None
-    progress: bool
-    rule: Any
-
-
-@dataclass(frozen=True, eq=False)
-class SparseFitState:
-    """A sparse fit at one moment, as a callback sees it. Its arrays belong to the fit: look, do not touch.
-
-    Attributes
-    ----------
-    iteration : int
-    loss, fidelity : float
-        As the last iteration computed them, in normalised units.
-    energies : dict of str to float
-        Each regulariser's R, without its λ.
-    result : callable
-        ``result()`` is what the fit would give back now, as a :class:`SparseFitResult`.
-    """
-
-    iteration: int
-    loss: float
-    fidelity: float
-    energies: dict[str, float]
-    result: Callable[[], SparseFitResult]
+from airnp.stopping.rules import HeldOut
 
 
 class SparseLoop:
-    """One sparse fit: with held-out entries, and then again with all of them, if the rule says so."""
+    """One sparse fit: with held-out entries, and then again with all of them, if the rule says so.
 
-    def __init__(self, problem: SparseProblem, options: SparseOptions) -> None:
+    Parameters
+    ----------
+    problem : SparseProblem
+    options : SparseOptions
+    resumed : (SparseRunState, SparseFitResult), optional
+        Where another run of the same fit was, and its result so far. Default: start from the beginning.
+    """
+
+    def __init__(
+        self,
+        problem: SparseProblem,
+        options: SparseOptions,
+        resumed: tuple[SparseRunState, SparseFitResult] | None = None,
+    ) -> None:
         self._problem, self._options = problem, options
-        rule = options.rule
-        self._entries, held = problem.entries, None
-        if isinstance(rule, HeldOut):
-            self._entries, held = problem.entries.split(
-                held_out_entries(problem.entries, rule.fraction, options.seed)
-            )
-        self._model = problem.model(self._entries)
-        self._watch = Watch()
-        if isinstance(rule, HeldOut) and held is not None and held.nnz:
-            self._watch = HeldOutWatch(rule, self._model, held)
-        elif isinstance(rule, EnergyChange):
-            self._watch = EnergyWatch(rule, len(self._model.terms))
-        self._columns = energy_columns(self._model.names)
+        second = resumed is not None and resumed[0].chosen is not None
+        self._now = Phase(problem, options, resumed[0].done if resumed is not None and second else None)
+        self._columns = energy_columns(self._now.model.names)
         self._history = History(["loss", "fidelity", *self._columns])
-        self._done = 0
+        self._chosen: int | None = None
+        self._ended: str | None = None
+        self._used_up = False
+        self._first: SparseFitResult | None = None
+        if resumed is not None:
+            self._take_up(*resumed)
         self._pace: Pace | None = None
-        self._training: SparseTraining | None = None
-        self._finite: tuple[int, SparseState] | None = None
+        self._checkpoint: Checkpoint | None = None
+        if options.file is not None:
+            self._checkpoint = Checkpoint(options.file, options.file_every, SparseTask(problem, options))
+
+    def _take_up(self, state: SparseRunState, result: SparseFitResult) -> None:
+        """Go on where another run was."""
+        if state.chosen is None and state.held != self._now.held:
+            raise ValueError("stop: holds out other entries than the run did")
+        if list(result.history) != list(self._history) or len(state.edges) != len(self._now.model.learned):
+            expected, found = (", ".join(one) for one in (result.history, self._history))
+            raise ValueError(f"regularizers: expected those of the run, with columns {expected}; got {found}")
+        self._history = result.history
+        self._history.truncate(state.recorded)
+        self._chosen, self._ended, self._used_up = state.chosen, state.ended, state.used_up
+        self._first = None if state.chosen is None else result
+        self._now.take_up(state)
 
     def run(self) -> SparseFitResult:
         """Make iterations until a rule, the callback, the user or ``max_iter`` ends them."""
@@ -130,39 +72,59 @@ class SparseLoop:
         with using(options.threads) as several, ProgressBar(options.max_iter, options.progress) as bar:
             self._pace = Pace(several, let_work) if several > 1 else None
             try:
-                reason, by_user = self._phase(bar, options.max_iter)
-                best, rule = self._watch.best, options.rule
-                if isinstance(rule, HeldOut) and rule.refit and best is not None and not by_user:
-                    self._begin_again()
-                    self._phase(bar, best[0])
+                reason, by_user = self._phases(bar)
             except KeyboardInterrupt:
-                reason = "interrupted"
-            return self._result(reason)
+                if not self._now.has_begun:
+                    raise
+                reason, by_user = "interrupted", True
+            return self._concluded(reason, by_user)
+
+    def _phases(self, bar: ProgressBar) -> tuple[str, bool]:
+        """Go through one phase or two; return why the first ended, and whether the user ended the fit."""
+        if self._chosen is None:
+            reason, by_user = self._phase(bar, self._options.max_iter)
+            if by_user:
+                return reason, True
+            self._ended, self._used_up = reason, self._now.stopped is None
+            if not self._starts_again():
+                return reason, False
+            with held_back():
+                self._begin_again()
+        assert self._ended is not None
+        assert self._chosen is not None
+        return self._ended, self._phase(bar, self._chosen)[1]
+
+    def _starts_again(self) -> bool:
+        """Whether the rule wants a second phase, and the first has found how long it should be."""
+        rule = self._options.rule
+        return isinstance(rule, HeldOut) and rule.refit and self._now.watch.best is not None
+
+    def _begin_again(self) -> None:
+        """Begin a second phase: as many iterations as were best, from the same start, with all entries."""
+        self._first, done = self._result(""), self._now.total
+        del self._now  # its entries and arrays go before others take their place
+        self._now, self._chosen = Phase(self._problem, self._options, done), self._first.best_iter
+        self._now.begin()
 
     def _phase(self, bar: ProgressBar, limit: int) -> tuple[str, bool]:
         """Iterate to a limit or until something stops it; return why, and whether the user did."""
-        options, watch = self._options, self._watch
+        now = self._now
         with held_back():
-            training = self._training = self._started()
-        before: list[float] | None = None
-        while training.iteration < limit:
+            now.begin()
+            at_limit = 0 < now.training.iteration == limit  # and has yet to do what is done there alone
+            state = self._recorded() if at_limit and now.settled(limit, again=True) else None
+        if state is not None and self._tell(bar, state):
+            return "stopped by callback", True
+        while now.stopped is None and now.training.iteration < limit:
             with held_back():
-                values = self._step(training)
-                self._check_finite(training, values)
-            iteration, last = training.iteration, training.iteration == limit
-            look = last or is_due(iteration, watch.every)
-            stopped = watch.check(iteration, training.state, values, before) if look else None
-            before = values
-            if last or stopped or iteration == 1 or is_due(iteration, options.record_every):
-                state = self._recorded(values)
-                bar.show(state)  # type: ignore[arg-type]
-                if options.callback is not None and options.callback(state.iteration, state):
-                    if not look:
-                        watch.check(iteration, training.state, values, before)
-                    return "stopped by callback", True
-            if stopped is not None:
-                return stopped, False
-        return f"max_iter ({options.max_iter}) reached", False
+                if not now.went_on(self._step(now.training), limit):
+                    raise self._diverged()
+                state = self._recorded() if now.settled(limit) else None
+            if state is not None and self._tell(bar, state):
+                return "stopped by callback", True
+            if self._checkpoint is not None and self._checkpoint.is_due:
+                self._save(self._checkpoint)
+        return now.stopped or f"max_iter ({self._options.max_iter}) reached", False
 
     def _step(self, training: SparseTraining) -> list[float]:
         """Make an iteration with as many threads as are quickest now; how work is cut does not change."""
@@ -171,74 +133,74 @@ class SparseLoop:
             return training.step()
         return self._pace.run(training.step)
 
-    def _started(self) -> SparseTraining:
-        options = self._options
-        start = first_state(self._model, options.seed, options.init, self._problem.shrinkage, options.threads)
-        batches = Batches(self._entries, options.batch_size, options.seed)
-        self._finite = 0, start.copied()
-        return SparseTraining(self._model, delayed(options.optimizer, 0), start, batches, options.threads)
+    def _recorded(self) -> SparseFitState:
+        """Add this iteration to the history."""
+        now = self._now
+        assert now.values is not None
+        fidelity, energies = now.values[0], now.values[1:]
+        loss, named = now.model.loss(fidelity, energies), dict(zip(self._columns, energies, strict=True))
+        self._history.append(now.total, {"loss": loss, "fidelity": fidelity, **named})  # type: ignore[dict-item]
+        return SparseFitState(now.total, loss, fidelity, named, lambda: self._result("so far"))
 
-    def _begin_again(self) -> None:
-        """Prepare a second phase: all entries, nobody watching."""
-        with held_back():
-            assert self._training is not None
-            self._done += self._training.iteration
-            self._entries = self._problem.entries
-            self._model, self._watch = self._problem.model(self._entries), Watch()
+    def _tell(self, bar: ProgressBar, state: SparseFitState) -> bool:
+        """Show what was recorded; return whether the callback ends a phase that would not end here anyway."""
+        bar.show(state)  # type: ignore[arg-type]
+        callback = self._options.callback
+        if callback is None or not callback(state.iteration, state) or self._now.stopped is not None:
+            return False
+        self._now.look_once_more()
+        return True
 
-    def _check_finite(self, training: SparseTraining, values: Sequence[float]) -> None:
-        """Raise when the loss is not finite; else keep a copy of the state now and then."""
-        finite = bool(np.isfinite(values).all())
-        look = training.iteration % _KEEP_EVERY == 0
-        if finite and look:
-            finite = all(bool(np.isfinite(param).all()) for param in training.state.params)
-        if finite:
-            if look:
-                self._finite = training.iteration, training.state.copied()
-            return
-        assert self._finite is not None
-        iterations = self._done + training.iteration - 1
-        training.iteration, training.state = self._finite
-        kept = self._done + training.iteration
-        self._history.truncate(kept)
-        raise DivergenceError.after(iterations, kept, self._result("diverged"))
+    def _diverged(self) -> DivergenceError:
+        """Return the error to raise, with the last finite state in it."""
+        iterations = self._now.total - 1
+        self._fall_back()
+        result = self._result("diverged")
+        return DivergenceError.after(iterations, result.best_iter, result)
 
-    def _recorded(self, values: Sequence[float]) -> SparseFitState:
-        assert self._training is not None
-        fidelity, energies = values[0], values[1:]
-        iteration, loss = self._done + self._training.iteration, self._model.loss(fidelity, energies)
-        named = dict(zip(self._columns, energies, strict=True))
-        self._history.append(iteration, {"loss": loss, "fidelity": fidelity, **named})  # type: ignore[dict-item]
-        return SparseFitState(iteration, loss, fidelity, named, lambda: self._result("so far"))
+    def _fall_back(self) -> None:
+        self._now.fall_back()
+        self._history.truncate(self._now.total)
+
+    def _concluded(self, reason: str, by_user: bool) -> SparseFitResult:
+        """Return the result, and save it with all that a longer run would need."""
+        checkpoint = self._checkpoint
+        if by_user and not self._now.training.is_finite():
+            self._fall_back()
+            checkpoint = None  # what is in the file is finite
+        # More iterations than max_iter may be wanted later; a phase that ended for another reason is over.
+        goes_on = by_user or (self._used_up and self._chosen is None)
+        result = self._result(reason)
+        if checkpoint is not None:
+            state = self._state() if goes_on else None
+            checkpoint.write(result, state, finished=not by_user, used_up=self._used_up)
+        return result
+
+    def _save(self, file: Checkpoint) -> None:
+        """Save the run, unless that would replace a good file by one that is not finite."""
+        if self._now.training.is_finite():
+            file.write(self._result("checkpoint"), self._state(), finished=False, used_up=self._used_up)
+
+    def _state(self) -> SparseRunState:
+        """Return where the run can go on from."""
+        return SparseRunState(
+            **self._now.position(), chosen=self._chosen, ended=self._ended, used_up=self._used_up
+        )
 
     def _result(self, reason: str) -> SparseFitResult:
-        """Return the best iterate, or the last, in the data's units."""
-        training, problem, model = self._training, self._problem, self._model
-        assert training is not None
-        iteration, state = self._watch.best or (training.iteration, training.state)
-        sides = model.sides(state.params)
-        root = sides.u.dtype.type(np.sqrt(problem.span))
-        mean = problem.base + problem.span * float(sides.offsets.mean)
-        offsets = None
-        if problem.layout.offsets:
-            rows, columns = (
-                _scaled(side, problem.span) for side in (sides.offsets.rows, sides.offsets.columns)
-            )
-            offsets = Offsets(mean, rows, columns)
-        return SparseFitResult(
-            row_factors=_scaled(sides.u, root),
-            column_factors=_scaled(sides.v, root),
-            offsets=offsets,
-            base=problem.base,
-            graphs=fitted_graphs(model, state),
-            history=self._history,
-            n_iter=self._done + training.iteration,
+        """Return the best iterate, or the last, in the data's units.
+
+        A second phase starts anew: until it has come to its end, what the first one found is better.
+        """
+        now, history = self._now, self._history
+        if self._first is not None and now.training.iteration != self._chosen:
+            return replace(self._first, history=history, n_iter=now.total, stop_reason=reason)
+        iteration, state = now.watch.best or (now.training.iteration, now.training.state)
+        return fitted_result(
+            *(self._problem, now.model, state),
+            history=history,
+            n_iter=now.total,
             best_iter=iteration,
             stop_reason=reason,
             seed=self._options.seed,
-            bounds=problem.bounds,
         )
-
-
-def _scaled(array: npt.NDArray[Any], factor: Any) -> npt.NDArray[Any]:
-    return to_numpy(array * array.dtype.type(factor))

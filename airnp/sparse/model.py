@@ -126,7 +126,6 @@ class SparseModel:
         layout, params = self.layout, state.params
         sides = self.sides(params, own=False)
         fidelity, slopes = self._fit(self.entries if batch is None else batch, sides)
-        mean_slope = slopes.rows.sum(dtype=np.float64)
         energies, graph_slopes = self._add_graphs(state, sides, slopes)
         y, z = layout.masks(params)
         masks = {}
@@ -144,6 +143,7 @@ class SparseModel:
         gradients = [slopes.v, *chain_gradients(layout.factors(params), slopes.u, self.ops.dense)]
         gradients += [slope for _, slope in masks.values()]
         if layout.offsets:
+            mean_slope = slopes.rows.sum(dtype=np.float64)
             energies.append(self._shrink(sides.offsets, slopes))
             gradients += [
                 slopes.rows[None],
@@ -156,13 +156,15 @@ class SparseModel:
         """Return the fidelity of some entries, and its slopes."""
         u, v, (mean, rows, columns) = sides.u, sides.v, sides.offsets
         out = Slopes(self._out("gu", u), self._out("gv", v), self._out("gb", rows), self._out("gc", columns))
-        scale = self.scale / entries.share
+        scale, plain = self.scale / entries.share, not self.layout.offsets
         if entries.share == 1 and entries.shape[1] > entries.shape[0]:
             # The longer side is walked line by line, the shorter one stays in the cache.
             turned = Slopes(out.v, out.u, out.columns, out.rows)
             offsets = Offsets(mean, columns, rows)
-            return self.ops.residuals(entries.turned, v, u, offsets, scale=scale, out=turned), out
-        return self.ops.residuals(entries, u, v, sides.offsets, scale=scale, out=out), out
+            return self.ops.residuals(
+                entries.turned, v, u, offsets, scale=scale, out=turned, plain=plain
+            ), out
+        return self.ops.residuals(entries, u, v, sides.offsets, scale=scale, out=out, plain=plain), out
 
     def _add_graphs(
         self, state: SparseState, sides: Sides, slopes: Slopes
@@ -176,12 +178,13 @@ class SparseModel:
                 continue
             pair = ((sides.u, slopes.u), (sides.v, slopes.v))
             (nodes, slope), (other, other_slope) = pair if term.regularizer.axis == "rows" else pair[::-1]
-            turned = Turned(self.ops, nodes, other, self._space)
             if isinstance(term, LearnedGraph):
                 edges, logits = next(learned)
+                turned = Turned(self.ops, nodes, other, self._space, edges)
                 graph_slopes.append(self._out(f"graph {place}", logits))
                 energies.append(term.add(self.ops, edges, logits, turned, graph_slopes[-1]))
             else:
+                turned = Turned(self.ops, nodes, other, self._space)
                 energies.append(term.add(self.ops, turned))
             turned.add_gradients(term.weight, slope, other_slope)
         return energies, graph_slopes

@@ -4,7 +4,8 @@ r"""Offsets: what rows and columns have on average, before any factor.
    \tfrac{s κ}{2} (\|b\|^2 + \|c\|^2) \text{ shrinks } b \text{ and } c
 
 With the fidelity s/2 Σ (x − y)² the best b_i, all else given, is Σ_j (y_ij − …) / (n_i + κ): the mean
-residual of the row, as if κ more entries had said zero.
+residual of the row, as if κ more entries had said zero. With weights w it is
+Σ_j w_ij (y_ij − …) / (Σ_j w_ij + κ).
 """
 
 from __future__ import annotations
@@ -54,12 +55,22 @@ def first_offsets(
     (m, n), columns = entries.shape, entries.pattern.indices
     rows = entries.pattern.line_of_each()
     values = entries.values.astype(np.float64)
-    mean = float(values.mean())
+    weights = None if entries.weights is None else entries.weights.astype(np.float64)
+    mean = float(np.average(values, weights=weights))
     values -= mean
-    in_row = np.maximum(entries.pattern.counts + shrinkage, 1)
-    in_column = np.maximum(entries.column_counts + shrinkage, 1)
+    in_row = _at_least_something(np.bincount(rows, weights, minlength=m) + shrinkage)
+    in_column = _at_least_something(np.bincount(columns, weights, minlength=n) + shrinkage)
     b, c = np.zeros(m), np.zeros(n)
     for _ in range(_SWEEPS):
-        b = np.bincount(rows, values - c[columns], minlength=m) / in_row
-        c = np.bincount(columns, values - b[rows], minlength=n) / in_column
+        b = np.bincount(rows, _times(weights, values - c[columns]), minlength=m) / in_row
+        c = np.bincount(columns, _times(weights, values - b[rows]), minlength=n) / in_column
     return mean, b, c
+
+
+def _at_least_something(totals: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    """Return what to divide by: for a line without entries, whose sum is zero, 1."""
+    return np.where(totals > 0, totals, 1.0)
+
+
+def _times(weights: npt.NDArray[np.float64] | None, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    return values if weights is None else weights * values

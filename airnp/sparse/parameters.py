@@ -6,9 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 from array_api_compat import array_namespace
 
+from airnp.engines.apart import copied_apart
 from airnp.optimizers import Kind
 from airnp.sparse.chain import chain_shapes
 from airnp.sparse.contract import Edges, Offsets
@@ -33,7 +35,12 @@ class SparseState:
 
     def copied(self) -> SparseState:
         """Return a copy that iterations do not change; edges are never changed in place."""
-        return SparseState([param.copy() for param in self.params], self.edges)
+        return SparseState([_copied(param) for param in self.params], self.edges)
+
+
+def _copied(array: Any) -> Any:
+    """Return a copy, on the host apart from all other arrays: how loops round may depend on their places."""
+    return copied_apart(array) if isinstance(array, np.ndarray) else array.copy()
 
 
 @dataclass(frozen=True)

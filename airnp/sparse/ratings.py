@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -9,9 +10,11 @@ import numpy as np
 from airnp.initialization import Gaussian
 from airnp.optimizers import Adam, ExponentialDecay
 from airnp.regularizers import WeightDecay
-from airnp.sparse.entries import is_sparse
+from airnp.sparse.choice import on_the_host
+from airnp.sparse.entries import by_rows, is_sparse
 from airnp.sparse.result import SparseFitResult
 
+RATING_DTYPE = np.float32
 _RANK = 128
 _SCALE = 0.015
 """Standard deviation of the first factors."""
@@ -33,11 +36,16 @@ def fit_ratings(
     R: Any,
     *,
     bounds: tuple[float, float] | None = None,
+    weights: Any = None,
     rank: int | None = None,
     max_iter: int = 500,
     seed: int | None = None,
+    xp: Any = None,
+    device: Any = None,
     threads: int | None = None,
     progress: bool = False,
+    checkpoint: str | PathLike[str] | None = None,
+    checkpoint_every: float = 30.0,
 ) -> SparseFitResult:
     r"""Predict ratings from a sparse table of them: who rated what, and how.
 
@@ -51,49 +59,64 @@ def fit_ratings(
 
     Parameters
     ----------
-    R : scipy.sparse matrix or array (users, items)
+    R : sparse matrix or array of SciPy or CuPy (users, items)
         Stored entries are the ratings, explicit zeros included.
     bounds : (low, high), optional
         What predictions are clipped to. Default: the lowest and the highest rating.
+    weights : optional
+        How much each rating counts, at least 0; zero is none at all. A sparse matrix that stores entries
+        where R does, or one number for each rating, in the order of ``R.data``.
     rank : int, optional
         Length of a factor. Default: 128, or as large as the table allows.
     max_iter : int
         Iterations at most, of either fit.
     seed : int, optional
         The same seed gives the same answer, bit for bit, on the same machine with as many threads.
+    xp : module, optional
+        ``cupy`` to compute on a CUDA device. Default: NumPy, or CuPy for an R of CuPy.
+    device : int or device, optional
+        Which device, as in :func:`airnp.fit`.
     threads : int, optional
         Default: as in :func:`airnp.fit`.
     progress : bool
         Show a progress bar.
+    checkpoint : path, optional
+        Save the run to this file now and then, after an interrupt and at the end, for :func:`airnp.resume`.
+    checkpoint_every : float
+        Seconds between two of these. They do not change the answer.
 
     Returns
     -------
     SparseFitResult
-        ``predict(rows, columns)`` gives predictions.
+        ``predict(rows, columns)`` gives predictions. After ``KeyboardInterrupt``, those of the best iterate
+        so far.
 
     Examples
     --------
-    >>> from scipy.sparse import random_array
-    >>> ratings = random_array((30, 20), density=0.5, rng=np.random.default_rng(0))
-    >>> ratings.data = 1 + np.floor(5 * ratings.data)
+    >>> from scipy.sparse import csr_array
+    >>> rng = np.random.default_rng(0)
+    >>> ratings = csr_array(rng.integers(1, 6, (30, 20)) * (rng.random((30, 20)) < 0.5))
     >>> result = fit_ratings(ratings, max_iter=20, seed=0)
     >>> predicted = result.predict([0, 1, 2], [5, 5, 5])
     >>> bool((predicted >= 1).all() and (predicted <= 5).all())
     True
     """
     from airnp.sparse.fitting import fit_sparse
-    from airnp.sparse.watching import LastOfTheBest
+    from airnp.sparse.plateau import LastOfTheBest
 
+    R, xp, device = on_the_host(R, xp, device)
     if not is_sparse(R):
         raise TypeError(
             f"R: expected a sparse matrix of SciPy, got {type(R).__name__}; "
             "scipy.sparse.coo_array((ratings, (users, items)), shape) makes one"
         )
     if bounds is None and R.nnz:
-        values = R.tocsr().data
-        bounds = float(values.min()), float(values.max())
+        bounds = _range(R, weights)
     return fit_sparse(
         R,
+        xp=xp,
+        device=device,
+        weights=weights,
         depth=2,
         rank=min(_RANK, *R.shape) if rank is None else rank,
         regularizers=[WeightDecay(_DECAY, "sqrt"), WeightDecay(_MASK_DECAY, "sqrt", on="mask")],
@@ -106,7 +129,18 @@ def fit_ratings(
         max_iter=max_iter,
         bounds=bounds,
         seed=seed,
-        dtype=np.float32,
+        dtype=RATING_DTYPE,
         threads=threads,
         progress=progress,
+        checkpoint=checkpoint,
+        checkpoint_every=checkpoint_every,
     )
+
+
+def _range(R: Any, weights: Any) -> tuple[float, float] | None:
+    """Return the lowest and the highest rating that counts."""
+    from airnp.sparse.entry_weights import read_weights
+
+    rows = by_rows(R)
+    values = rows.data if weights is None else rows.data[read_weights(weights, R, rows) > 0]
+    return (float(values.min()), float(values.max())) if values.size else None

@@ -23,7 +23,14 @@ def _matrix(pattern: Pattern, data: Floats) -> Any:
 
 
 def residuals(
-    entries: Entries, u: Floats, v: Floats, offsets: Offsets, *, scale: float, out: Slopes
+    entries: Entries,
+    u: Floats,
+    v: Floats,
+    offsets: Offsets,
+    *,
+    scale: float,
+    out: Slopes,
+    plain: bool = False,
 ) -> float:
     r"""Write the gradient of :math:`F = \frac s2 \sum_{(i,j)} (x_{ij} - y_{ij})^2`; return F.
 

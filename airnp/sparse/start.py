@@ -8,9 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from airnp._arrays import to_numpy
+from airnp.engines.apart import copied_apart
 from airnp.initialization import Balanced, Initializer, checked_init
 from airnp.sparse.contract import Edges
-from airnp.sparse.edges import all_edges, edges_to, given_edges
+from airnp.sparse.edges import all_edges, edges_to, given_edges, near_each_other
 from airnp.sparse.model import SparseModel
 from airnp.sparse.neighbours import nearest
 from airnp.sparse.offsets import first_offsets
@@ -18,6 +19,9 @@ from airnp.sparse.parameters import SparseState
 from airnp.sparse.terms import LearnedGraph, eigenbasis
 
 _DEFAULT_NEIGHBOURS = 20
+
+_MANY_NODES = 10_000
+"""Nodes from which on it pays to bring neighbours close to each other: their rows fill the nearer caches."""
 
 
 def first_state(
@@ -37,12 +41,13 @@ def first_state(
         mean, rows, columns = first_offsets(model.entries, shrinkage)
         for param, value in zip(params[-3:], (rows, columns, mean), strict=True):
             param[...] = value
-    params = [model.ops.xp.asarray(param) for param in params]
+    place = copied_apart if model.ops.xp is np else model.ops.xp.asarray
+    params = [place(param) for param in params]
     edges = tuple(candidates(model, term, params, threads) for term in model.learned)
     for graph in edges:
         spread = 1 / np.sqrt(np.maximum(graph.pattern.counts, 1))
         drawn = rng.uniform(-1, 1, graph.count) * np.repeat(spread, graph.pattern.counts)
-        params.append(model.ops.xp.asarray(drawn[None].astype(kind)))
+        params.append(place(drawn[None].astype(kind)))
     return SparseState(params, edges)
 
 
@@ -71,14 +76,18 @@ def candidates(model: SparseModel, term: LearnedGraph, params: list[npt.NDArray[
     said, layout = term.regularizer, model.layout
     nodes = layout.m if said.axis == "rows" else layout.n
     if said.candidates is not None:
-        return given_edges(said.candidates, nodes, said.neighbors)
+        return _ordered(given_edges(said.candidates, nodes, said.neighbors))
     k = _DEFAULT_NEIGHBOURS if said.neighbors is None else said.neighbors
     if k >= nodes - 1:
         return all_edges(nodes)
     sides = model.sides(params, own=False)
     here, other = (sides.u, sides.v) if said.axis == "rows" else (sides.v, sides.u)
     basis, metric = eigenbasis(model.ops, other)
-    return edges_to(nearest(to_numpy(here @ (basis * np.sqrt(metric))), k, threads))
+    return _ordered(edges_to(nearest(to_numpy(here @ (basis * np.sqrt(metric))), k, threads)))
+
+
+def _ordered(edges: Edges) -> Edges:
+    return edges if edges.pattern.lines < _MANY_NODES else near_each_other(edges)
 
 
 def is_searched(model: SparseModel, term: LearnedGraph) -> bool:

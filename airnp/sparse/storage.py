@@ -22,6 +22,11 @@ _CSR = ("data", "indices", "indptr")
 
 def save_sparse_result(result: SparseFitResult, path: str | PathLike[str]) -> None:
     """Write a result; the file is complete or as it was before, never in between."""
+    write_archive(Path(os.fsdecode(path)), *sparse_record(result))
+
+
+def sparse_record(result: SparseFitResult) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return a result as a header that JSON can hold, and named arrays."""
     arrays: dict[str, Any] = {"row_factors": result.row_factors, "column_factors": result.column_factors}
     if result.offsets is not None:
         arrays |= {"row_offsets": result.offsets.rows, "column_offsets": result.offsets.columns}
@@ -42,7 +47,7 @@ def save_sparse_result(result: SparseFitResult, path: str | PathLike[str]) -> No
         "seed": result.seed,
         "graphs": [[g.name, g.description, g.weight, g.energy, g.learned] for g in result.graphs],
     }
-    write_archive(Path(os.fsdecode(path)), header, arrays)
+    return header, arrays
 
 
 def assembled_sparse(header: dict[str, Any], arrays: dict[str, Any]) -> SparseFitResult:

@@ -36,14 +36,28 @@ def eigenbasis(ops: SparseOperations, factor: Floats) -> tuple[Floats, Floats]:
 
 
 class Turned:
-    """Nodes of a graph in the eigenbasis of the other factor's Gram matrix, and the way back."""
+    """Nodes of a graph in the eigenbasis of the other factor's Gram matrix, and the way back.
 
-    def __init__(self, ops: SparseOperations, nodes: Floats, other: Floats, space: Workspace) -> None:
+    ``edges`` says in which order, if they have one of their own.
+    """
+
+    def __init__(
+        self,
+        ops: SparseOperations,
+        nodes: Floats,
+        other: Floats,
+        space: Workspace,
+        edges: Edges | None = None,
+    ) -> None:
         self.basis, self.metric = eigenbasis(ops, other)
-        self.t = ops.dense.product(nodes, self.basis, out=space.take("t", nodes.shape))
         self.pull = space.take("pull", nodes.shape)
         self.space = space
         self._ops, self._other = ops, other
+        self._edges = None if edges is None or edges.order is None else edges
+        if self._edges is not None:
+            ops.line_sums(self._edges.gathered, nodes, self.pull)
+            nodes = self.pull
+        self.t = ops.dense.product(nodes, self.basis, out=space.take("t", nodes.shape))
 
     def add_gradients(self, weight: float, slope_nodes: Floats, slope_other: Floats) -> None:
         """Add λ ∂R/∂nodes and λ ∂R/∂other, with ``pull`` = 2 L T given."""
@@ -52,7 +66,13 @@ class Turned:
         middle = xp.ascontiguousarray(self.basis @ inner @ self.basis.T)
         dense.add_product(slope_other, self._other, middle, alpha=weight)
         back = xp.ascontiguousarray(self.metric[:, None] * self.basis.T)
-        dense.add_product(slope_nodes, self.pull, back, alpha=weight)
+        if self._edges is None:
+            dense.add_product(slope_nodes, self.pull, back, alpha=weight)
+            return
+        back *= back.dtype.type(weight)
+        slopes = dense.product(self.pull, back, out=self.t)
+        self._ops.line_sums(self._edges.returned, slopes, self.pull)
+        slope_nodes += self.pull
 
 
 class LearnedGraph:

@@ -26,25 +26,42 @@ class SparseTraining:
     batches : Batches
     threads : int
         For the search of neighbours; iterations use what is current.
+    iteration : int
+        How many have led to this state already.
+    memory : optional
+        The optimiser's, after these iterations. Default: that before its first step.
     """
 
     def __init__(
-        self, model: SparseModel, optimizer: Any, state: SparseState, batches: Batches, threads: int
+        self,
+        model: SparseModel,
+        optimizer: Any,
+        state: SparseState,
+        batches: Batches,
+        threads: int,
+        *,
+        iteration: int = 0,
+        memory: Any = None,
     ) -> None:
-        self.model, self.state, self.iteration = model, state, 0
-        self._optimizer, self._batches, self._threads = optimizer, batches, threads
-        self._memory = optimizer.init(state.params, model.layout.kinds(state.params))
+        self.model, self.state, self.iteration, self.batches = model, state, iteration, batches
+        self._optimizer, self._threads = optimizer, threads
+        kinds = model.layout.kinds(state.params)
+        self.memory = optimizer.init(state.params, kinds) if memory is None else memory
 
     # A loss that overflows is reported by whoever reads it; NumPy's warnings would say it again.
     @np.errstate(over="ignore", invalid="ignore", divide="ignore")
     def step(self) -> list[float]:
         """Make one iteration; return fidelity and energies as they were before it."""
         self._refresh()
-        found = self.model.evaluate(self.state, self._batches.next())
-        updates = self._optimizer.updates(self._memory)
+        found = self.model.evaluate(self.state, self.batches.next())
+        updates = self._optimizer.updates(self.memory)
         self.state.params[:] = self.model.ops.dense.apply_updates(self.state.params, found.gradients, updates)
         self.iteration += 1
         return self.model.ops.numbers([found.fidelity, *found.energies])
+
+    def is_finite(self) -> bool:
+        """Whether all parameters are finite."""
+        return all(bool(np.isfinite(param).all()) for param in self.state.params)
 
     def _refresh(self) -> None:
         """Look for nearest neighbours again where it is time to."""
@@ -61,7 +78,7 @@ class SparseTraining:
         """Carry V and the optimiser's memory of it over to other edges; what is new has no memory."""
         params, asarray = self.state.params, self.model.ops.xp.asarray
         params[place] = asarray(exchange.logits(to_numpy(params[place][0]))[None])
-        moments = getattr(self._memory, "moments", None)
+        moments = getattr(self.memory, "moments", None)
         if moments is not None:
             nothing = np.zeros(params[place].shape[1], params[place].dtype)
             for name in ("first", "second"):

@@ -9,12 +9,23 @@ import numpy as np
 import numpy.typing as npt
 
 from airnp._arrays import to_numpy
+from airnp.sparse.contract import Edges
 from airnp.sparse.entries import Entries
 from airnp.sparse.model import SparseModel
 from airnp.sparse.parameters import SparseState
+from airnp.sparse.plateau import LastOfTheBest
 from airnp.stopping.heldout import counted_iterations
 from airnp.stopping.holdout import how_many
 from airnp.stopping.rules import EnergyChange, HeldOut, NeverStop
+
+
+def watch_of(rule: Any, model: SparseModel, held: Entries | None) -> Watch:
+    """Return who watches a fit under a rule; ``held`` are the entries that are held out, if there are any."""
+    if isinstance(rule, HeldOut) and held is not None:
+        return HeldOutWatch(rule, model, held)
+    if isinstance(rule, EnergyChange):
+        return EnergyWatch(rule, len(model.terms))
+    return Watch()
 
 
 def held_out_entries(entries: Entries, fraction: float, seed: int) -> npt.NDArray[np.bool_]:
@@ -38,29 +49,22 @@ def held_out_entries(entries: Entries, fraction: float, seed: int) -> npt.NDArra
     return held
 
 
-class LastOfTheBest(HeldOut):
-    """As :class:`airnp.HeldOut`, but among iterates with almost the lowest error the last is taken.
-
-    For a rate that falls: its error ends on a plateau, where the lowest point is a matter of chance and the
-    last one has settled most.
-
-    Parameters
-    ----------
-    tolerance : float
-        Share of the lowest error that counts as no difference.
-    **settings
-        Those of :class:`airnp.HeldOut`.
-    """
-
-    def __init__(self, tolerance: float, **settings: Any) -> None:
-        super().__init__(**settings)
-        self.tolerance = tolerance
-
-
 class Watch:
     """Looks at a fit now and then. This one never stops it, and gives back what comes last."""
 
     every: int | None = None
+
+    remembered: tuple[str, ...] = ()
+    """Names of the attributes that change during a fit. Their values are replaced, never changed in place."""
+
+    def state(self) -> dict[str, Any]:
+        """Return all that is remembered: numbers, and the best iterate as (iteration, parameters, edges)."""
+        return {name: getattr(self, name) for name in self.remembered}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Remember what another watch of the same fit did when :meth:`state` was asked."""
+        for name in self.remembered:
+            setattr(self, name, state[name])
 
     def check(
         self, iteration: int, state: SparseState, values: Sequence[float], before: Sequence[float] | None
@@ -101,6 +105,8 @@ class HeldOutWatch(Watch):
     nothing count a third. The error is the root mean square.
     """
 
+    remembered = ("lowest", "_peak", "_waited", "_looked", "_fidelity", "_best")
+
     def __init__(self, rule: HeldOut, model: SparseModel, held: Entries) -> None:
         self.every = rule.every
         self._rule, self._model, self._held = rule, model, held
@@ -108,14 +114,17 @@ class HeldOutWatch(Watch):
         self._rows = held.pattern.line_of_each()
         graphs = [term.regularizer.name for term in model.learned if term.weight > 0]
         self._learned = [place for place, name in enumerate(model.names) if name in graphs]
-        self._best: tuple[int, SparseState] | None = None
+        self._best: tuple[int, list[Any], tuple[Edges, ...]] | None = None
         self.lowest = np.inf
         self._peak, self._waited, self._looked, self._fidelity = 0.0, 0.0, 0, np.inf
 
     @property
     def best(self) -> tuple[int, SparseState] | None:
         """The iterate with the lowest error."""
-        return self._best
+        if self._best is None:
+            return None
+        iteration, params, edges = self._best
+        return iteration, SparseState(params, edges)
 
     def error(self, state: SparseState) -> float:
         """Return the root mean square error on the held-out entries."""
@@ -132,7 +141,8 @@ class HeldOutWatch(Watch):
         self._looked, self._fidelity = iteration, values[0]
         error = self.error(state)
         if error <= self.lowest * (1 + self._tolerance):
-            self._best = iteration, state.copied()
+            kept = state.copied()
+            self._best = iteration, kept.params, kept.edges
         if error < self.lowest:
             self.lowest, self._waited = error, 0.0
         else:

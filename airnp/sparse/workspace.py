@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from airnp.engines.apart import empty_apart
 
 
 class Workspace:
@@ -20,14 +21,14 @@ class Workspace:
     """
 
     def __init__(self, dtype: Any, xp: Any = np) -> None:
-        self._dtype, self._xp = np.dtype(dtype), xp
+        self._dtype, self._empty = np.dtype(dtype), empty_apart if xp is np else xp.empty
         self._arrays: dict[tuple[str, tuple[int, ...]], npt.NDArray[Any]] = {}
 
     def take(self, name: str, shape: tuple[int, ...]) -> npt.NDArray[Any]:
         """Return the array of this name and shape, with any content."""
         found = self._arrays.get((name, shape))
         if found is None:
-            found = self._arrays[name, shape] = self._xp.empty(math.prod(shape), self._dtype).reshape(shape)
+            found = self._arrays[name, shape] = self._empty(shape, self._dtype)
         return found
 
     def clear(self) -> None:

@@ -46,12 +46,12 @@ def _growth(found: Measured) -> str:
         other = dense.get(r["m"], {})
         rows.append(
             [
-                f"{r['m']:,}".replace(",", " "),
-                f"{r.get('nnz', 0):,}".replace(",", " "),
-                _milliseconds(r),
+                _grouped(r["m"]),
+                _grouped(r.get("nnz", 0)),
+                _iteration(r),
                 f"{r['search']:.1f} s" if "search" in r else "–",
                 f"{r['megabytes']:.0f} MB" if "megabytes" in r else "–",
-                _milliseconds(other) if other else "–",
+                _iteration(other) if other else "–",
                 f"{other['megabytes']:.0f} MB" if "megabytes" in other else "–",
             ]
         )
@@ -72,15 +72,23 @@ def _errors(found: Measured) -> str:
     for r in chosen(found, "error"):
         if "to_error" in r:
             took = f"{r['to_error']:.1f} s, {r['iterations']} iterations" if r["reached"] else "not reached"
-            rows.append([r["m"], r["nnz"], f"{r['error']:.3f}", took])
+            rows.append([_grouped(r["m"]), _grouped(r["nnz"]), f"{r['error']:.3f}", took])
     header = ["rows", "entries, 50 a row", "held-out RMSE", "time to 0.35"]
     return markdown(header, rows) if rows else ""
 
 
-def _milliseconds(result: dict[str, Any]) -> str:
+def _iteration(result: dict[str, Any]) -> str:
     if "failed" in result:
         return result["failed"]
-    return f"{1e3 * result['seconds']:.3g} ms"
+    return _duration(result["seconds"])
+
+
+def _duration(seconds: float) -> str:
+    return f"{1e3 * seconds:.3g} ms" if seconds < 0.9995 else f"{seconds:.2f} s"
+
+
+def _grouped(number: int) -> str:
+    return f"{number:,}".replace(",", " ")
 
 
 def _peers(found: Measured) -> str:
@@ -90,8 +98,8 @@ def _peers(found: Measured) -> str:
             rows.append([f"{r['m']}×{r['n']}", "–", "–", r["failed"], "–"])
             continue
         for name, seconds in r["seconds"].items():
-            size = f"{r['m']}×{r['n']}, {r['nnz']} entries, r = k = {r['rank']}"
-            rows.append([size, name, f"{1e3 * seconds:.3g} ms", f"{r['ratios'][name]:.2f}", r["threads"]])
+            size = f"{r['m']}×{r['n']}, {_grouped(r['nnz'])} entries, r = k = {r['rank']}"
+            rows.append([size, name, _duration(seconds), f"{r['ratios'][name]:.2f}", r["threads"]])
     if not rows:
         return ""
     return markdown(["table", "program", "iteration", "times airnp's", "threads"], rows)
@@ -101,8 +109,8 @@ def _large(found: Measured) -> str:
     rows = [
         [
             f"{r['m']}×{r['n']}",
-            r.get("nnz", "–"),
-            _milliseconds(r),
+            _grouped(r["nnz"]) if "nnz" in r else "–",
+            _iteration(r),
             f"{r['search']:.0f} s" if "search" in r else "–",
             f"{r['megabytes']:.0f} MB" if "megabytes" in r else "–",
         ]

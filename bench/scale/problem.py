@@ -12,6 +12,7 @@ from scipy.sparse import csr_array
 import airnp
 from airnp.engines.threads import using
 from airnp.sparse.batches import Batches
+from airnp.sparse.contract import Edges
 from airnp.sparse.entries import read_entries
 from airnp.sparse.model import SparseModel
 from airnp.sparse.parameters import Layout, SparseState
@@ -73,18 +74,28 @@ def for_torch(prepared: Prepared):
 
     model, state = prepared.model, prepared.state
     pattern, graphs = model.entries.pattern, model.layout.graphs(state.params)
-    shapes = [(edges.pattern.lines, -1) for edges in state.edges]
+    lines = [_by_rows(edges, graph) for edges, graph in zip(state.edges, graphs, strict=True)]
     return SparseStart(
         indptr=pattern.indptr,
         indices=pattern.indices,
         values=model.entries.values,
         u=state.params[1],
         v=state.params[0],
-        candidates=tuple(
-            edges.pattern.indices.reshape(shape) for edges, shape in zip(state.edges, shapes, strict=True)
-        ),
-        logits=tuple(graph.reshape(shape) for graph, shape in zip(graphs, shapes, strict=True)),
+        candidates=tuple(candidates for candidates, _ in lines),
+        logits=tuple(logits for _, logits in lines),
         scale=model.scale,
         weight=model.terms[0].weight,
         rate=RATE,
     )
+
+
+def _by_rows(edges: Edges, logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return candidates and logits (nodes, k + 1), node i being row i whatever order airnp has them in."""
+    nodes = edges.pattern.lines
+    candidates, logits = edges.pattern.indices.reshape(nodes, -1), logits.reshape(nodes, -1)
+    if edges.order is None:
+        return candidates, logits
+    back = edges.returned.indices
+    candidates, logits = edges.order[candidates][back], logits[back]
+    ascending = np.argsort(candidates, axis=1)  # as sparse matrices of PyTorch want them
+    return np.take_along_axis(candidates, ascending, 1), np.take_along_axis(logits, ascending, 1)

@@ -19,13 +19,14 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from airnp.tables import TableError, kind_of, load_pandas, number_of, opened, packing, told_delimiter
+from airnp.tables.cells import LOOKED_AT, number_of, told_delimiter
+from airnp.tables.files import kind_of
+from airnp.tables.opening import opened, packing
+from airnp.tables.parquet import load_pandas
+from airnp.tables.table import TableError
 
 SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
 """The endings of file names that can be read and written."""
-
-_LOOKED_AT = 50
-"""Lines from which the delimiter is told."""
 
 Places = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -132,7 +133,7 @@ def _from_text(content: BinaryIO, layout: Layout, delimiter: str | None) -> Trip
 
 def _from_lines(text: Iterable[str], layout: Layout, delimiter: str | None) -> Triples:
     lines = iter(text)
-    first = list(islice(lines, _LOOKED_AT))
+    first = list(islice(lines, LOOKED_AT))
     delimiter = layout.delimiter or delimiter or told_delimiter("".join(first))
     source = csv.reader(chain(first, lines), delimiter=delimiter, skipinitialspace=True, strict=True)
     numbered = ((source.line_num, cells) for cells in source if cells)

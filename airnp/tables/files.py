@@ -1,0 +1,123 @@
+"""Tables on disk, read and written in the format of the file's suffix."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+
+from airnp.tables.cells import number_of
+from airnp.tables.matrix_market import read_any_mtx, read_mtx, write_mtx
+from airnp.tables.numpy_files import read_npy, read_npz, read_sparse_npz, write_npy, write_npz
+from airnp.tables.opening import opened, packing
+from airnp.tables.parquet import read_parquet, write_parquet
+from airnp.tables.reading import Reading
+from airnp.tables.table import Table, TableError
+from airnp.tables.text import read_text, write_text
+
+
+class _Format(NamedTuple):
+    read: Callable[[BinaryIO, Reading], Table]
+    write: Callable[[BinaryIO, Table], None]
+
+
+_FORMATS = {
+    ".csv": _Format(
+        lambda file, reading: read_text(file, reading, None),
+        lambda file, table: write_text(file, table, table.delimiter or ","),
+    ),
+    ".tsv": _Format(
+        lambda file, reading: read_text(file, reading, "\t"),
+        lambda file, table: write_text(file, table, "\t"),
+    ),
+    ".npy": _Format(read_npy, write_npy),
+    ".npz": _Format(read_npz, write_npz),
+    ".mtx": _Format(read_mtx, write_mtx),
+    ".parquet": _Format(read_parquet, write_parquet),
+}
+
+_SPARSE = {".npz": read_sparse_npz, ".mtx": read_any_mtx}
+
+SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".npy", ".npz", ".mtx", ".mtx.gz", ".parquet")
+"""The endings of file names that can be read and written."""
+
+
+def kind_of(path: Path) -> str:
+    """Return which of `SUFFIXES` a file's name ends in.
+
+    Raises
+    ------
+    TableError
+        If it ends in none of them.
+
+    Examples
+    --------
+    >>> kind_of(Path("Ratings.CSV.gz"))
+    '.csv.gz'
+    """
+    for suffix in SUFFIXES:
+        if path.name.lower().endswith(suffix):
+            return suffix
+    raise TableError(f"{path}: expected a name that ends in one of {', '.join(SUFFIXES)}")
+
+
+def read(path: Path, reading: Reading | None = None) -> Table:
+    """Read a table in the format of its suffix.
+
+    Raises
+    ------
+    OSError
+        If there is no such file to read.
+    ImportError
+        If a package is missing; the message names the extra.
+    TableError
+        If the file is not what its name says, or holds no matrix of real numbers.
+    """
+    reading = Reading() if reading is None else reading
+    kind = kind_of(path)
+    with opened(path, kind) as content:
+        table = _FORMATS[kind.removesuffix(".gz")].read(content, reading)
+    if table.values.size == 0:
+        raise TableError(f"{path}: there are no numbers in it")
+    return _without_codes(table, reading.missing)
+
+
+def read_sparse(path: Path) -> Any | None:
+    """Return the sparse matrix of SciPy in a file as it is; None if a table is in it, or something else.
+
+    Raises
+    ------
+    OSError, TableError
+        As :func:`read` does.
+    """
+    kind = kind_of(path)
+    if kind.removesuffix(".gz") not in _SPARSE:
+        return None
+    with opened(path, kind) as content:
+        found = _SPARSE[kind.removesuffix(".gz")](content)
+    return None if isinstance(found, np.ndarray) else found
+
+
+def write(file: BinaryIO, kind: str, table: Table) -> None:
+    """Write a table to an open file in one of the formats `SUFFIXES`.
+
+    Raises
+    ------
+    ImportError
+        If a package is missing; the message names the extra.
+    TableError
+        If the format cannot hold it.
+    """
+    with packing(file, kind) as plain:
+        _FORMATS[kind.removesuffix(".gz")].write(plain, table)
+
+
+def _without_codes(table: Table, missing: Iterable[str]) -> Table:
+    """Return the table with NaN where a number stands for missing."""
+    codes = [number for number in map(number_of, missing) if number is not None]
+    if not codes:
+        return table
+    return replace(table, values=np.where(np.isin(table.values, codes), np.nan, table.values))
