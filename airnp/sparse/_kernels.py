@@ -63,10 +63,13 @@ def residuals(
                 line = ends + first * wide
                 dots(zero, index, here, v_data, gv_data, line, count, limit, scales, rank)
                 if plain:
+                    # A loop that adds up must not write: it is vectorised or not, as memory happens to be.
                     for entry in range(count):
-                        error = slopes[entry] - values[first + entry]
-                        total += np.float64(error) * np.float64(error)
-                        slopes[entry] = scale * error
+                        slopes[entry] -= values[first + entry]
+                    for entry in range(count):
+                        total += np.float64(slopes[entry]) * np.float64(slopes[entry])
+                    for entry in range(count):
+                        slopes[entry] *= scale
                 else:
                     for entry in range(count):
                         j = indices[first + entry]
@@ -180,6 +183,7 @@ def laplacian(indptr, indices, weights, t, metric, cuts, pull, means, chunks):
                 squares(zero, index, metrics, here, data, line, count, limit, found, rank)
                 for edge in range(count):
                     total += weights[first + edge] * distances[edge]
+                for edge in range(count):
                     doubled[edge] = two * weights[first + edge]
                 add_gaps(zero, index, shares, here, data, line, count, target, rank)
             means[i] = total
