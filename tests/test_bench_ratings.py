@@ -7,8 +7,9 @@ import json
 import numpy as np
 import pytest
 
+import airnp
 from bench.ratings import __main__ as command
-from bench.ratings import cells, data, page, tuning
+from bench.ratings import cells, data, models, page, tuning
 from bench.ratings.models import ABLATION, Model
 from bench.ratings.peers import PEERS
 from bench.ratings.statistics import compared, rmse
@@ -27,18 +28,19 @@ def small_table(seed=0):
 
 
 QUICK_GRID = {"rank": (2,), "spread": (0.1,), "rate": (3e-2,), "max_iter": (30,)}
+DECAY_GRID = QUICK_GRID | {"decay": (0.1, 1.0)}
 SMALL = {
     "offsets": ABLATION["offsets"],
-    "dmf2": Model("two factors", ABLATION["dmf2"].solve, QUICK_GRID, True),
-    "l2": Model("decay", ABLATION["l2"].solve, QUICK_GRID | {"decay": (0.1, 1.0)}, True),
-    "absent": Model("absent", ABLATION["l2"].solve, {}, needs="a_program_that_nobody_has"),
+    "dmf2": Model("two factors", ABLATION["dmf2"].solve, {"ratings": QUICK_GRID}, True),
+    "l2": Model("decay", ABLATION["l2"].solve, {"ratings": DECAY_GRID}, True),
+    "absent": Model("absent", ABLATION["l2"].solve, {"ratings": {}}, needs="a_program_that_nobody_has"),
 }
 
 
 @pytest.fixture
 def small(monkeypatch, tmp_path):
     """The command on a small table and few models, with files of its own."""
-    tables = {"small": ("a small table", small_table)}
+    tables = {"small": data.Source("a small table", small_table)}
     for module in (data, tuning, cells, page, command):
         monkeypatch.setattr(module, "TABLES", tables)
     for module in (command, page):
@@ -122,7 +124,89 @@ def test_the_given_split_of_movielens(data_directory):
     assert (len(table.train), len(table.test), table.shape) == (80_000, 20_000, (943, 1682))
 
 
+def test_similarities_of_all_pairs_become_a_graph_of_few_neighbours():
+    rng = np.random.default_rng(0)
+    similar = rng.random((30, 30))
+    similar = (similar + similar.T) / 2
+    graph = data._few_neighbours(similar)
+    assert (graph.toarray() > 0).sum(axis=1).min() >= data.FEW_NEIGHBOURS
+    assert not graph.toarray().diagonal().any()
+    assert graph.nnz < 2 * data.FEW_NEIGHBOURS * 30
+    sparse = data.csr_array(np.eye(30, k=1))
+    np.testing.assert_array_equal(data._few_neighbours(sparse).toarray(), sparse.toarray())
+
+
+def test_a_whole_matrix_is_split_into_given_and_asked(data_directory):
+    table = data.TABLES["gpcr20"].draw(1)
+    assert len(table.train) + len(table.test) == 223 * 95
+    assert len(table.train) == pytest.approx(0.2 * 223 * 95, rel=0.05)
+    assert len(table.for_validation().test) == round(0.2 * len(table.train))
+    assert not np.array_equal(table.train.rows, data.TABLES["gpcr20"].draw(2).train.rows)
+
+
+# ----------------------------------------------------------------------------------------------------- models
+
+
+@pytest.mark.parametrize(
+    ("settings", "names"),
+    [
+        ({}, []),
+        ({"decay": 1.0}, ["WeightDecay"]),
+        ({"graph": "nearest", "neighbors": 3, "refresh": 5}, ["AdaptiveLaplacian"] * 2),
+        ({"graph": "given"}, ["FixedLaplacian"] * 2),
+        ({"graph": "both", "given_weight": 3.0}, ["AdaptiveLaplacian", "FixedLaplacian"] * 2),
+    ],
+)
+def test_settings_become_regularizers(settings, names):
+    found = models._regularizers(small_table(), {"graph_weight": 2.0} | settings)
+    assert [type(item).__name__ for item in found] == names
+    weights = {type(item).__name__: item.weight for item in found}
+    assert weights.get("AdaptiveLaplacian", 2.0) == 2.0
+    assert weights.get("FixedLaplacian", 2.0) == settings.get("given_weight", 2.0)
+
+
+def test_batches_take_a_share_of_the_entries(monkeypatch):
+    """A quarter of the entries makes another answer than all at once."""
+    table, settings = small_table(), {name: value[0] for name, value in QUICK_GRID.items()}
+    sizes = []
+    fit = airnp.fit
+    monkeypatch.setattr(
+        airnp, "fit", lambda *args, **more: sizes.append(more["batch_size"]) or fit(*args, **more)
+    )
+    whole = models.factorisation(table, settings, 0, None)
+    quarter = models.factorisation(table, settings | {"batches": 4}, 0, None)
+    assert sizes == [None, -(-len(table.train) // 4)]
+    assert not np.allclose(whole, quarter)
+
+
+@pytest.mark.filterwarnings("ignore")  # those of other programs are theirs
+@pytest.mark.parametrize("name", PEERS)
+def test_peers_learn(name):
+    """Each that is installed does better than the mean of all ratings."""
+    model = PEERS[name]
+    if model.is_missing:
+        pytest.skip(f"{model.needs} is not installed")
+    table = small_table()
+    settings = next(iter(model.trials("ratings"))) | {"rank": 2, "shrinkage": 3.0}
+    found = model.answer(table, settings, 0).predictions
+    assert rmse(found - table.test.values) < 0.97 * rmse(table.train.values.mean() - table.test.values)
+
+
+def test_seeds_of_models_that_have_none_or_take_minutes():
+    assert list(PEERS["nmf"].seeds(5, has_draws=False)) == [0]
+    assert list(PEERS["nmf"].seeds(5, has_draws=True)) == [0, 1, 2, 3, 4]
+    assert list(PEERS["surprise_svdpp"].seeds(5, has_draws=True)) == [0, 1, 2]
+
+
 # ---------------------------------------------------------------------------------------------------- command
+
+
+def test_the_plan_names_tables_and_models_that_there_are():
+    for plan in (command.PLAN, command.QUICK):
+        assert set(plan) <= set(data.TABLES)
+        for table, names in plan.items():
+            assert set(names) <= set(command.MODELS)
+            assert set(names) <= set(tuning.chosen_for(table)) | set(PEERS), table
 
 
 def test_tune_compute_and_report(small, capsys):
@@ -152,7 +236,7 @@ def test_a_model_without_settings_is_an_error(small, capsys):
 
 def test_the_watch_chooses_the_best_iteration():
     table = small_table()
-    watch = tuning._Watch(table)
+    watch = tuning._Watch(table, 800)
     for iteration, error in ((5, 0.5), (10, 0.1), (15, 0.3), (20, 0.4)):
         assert not watch(iteration, np.minimum(table.test.values, 4.0) + error)
     assert watch.iteration == 10
@@ -163,11 +247,14 @@ def test_recorded_settings_belong_to_the_grids():
     """What is written down as chosen was tried, was the best of its grid, and is a grid that still stands."""
     everything = tuning.chosen()
     assert "movielens" in everything
-    models = ABLATION | PEERS
-    for models_of_table in everything.values():
+    for table, models_of_table in everything.items():
+        kind = data.TABLES[table].grids
         for name, found in models_of_table.items():
             tried = [{k: v for k, v in settings.items() if k != "max_iter"} for settings, _ in found["tried"]]
-            grid = [{k: v for k, v in trial.items() if k != "max_iter"} for trial in models[name].trials()]
+            grid = [
+                {k: v for k, v in trial.items() if k != "max_iter"}
+                for trial in command.MODELS[name].trials(kind)
+            ]
             assert tried == grid, name
             assert found["validation_rmse"] == min(error for _, error in found["tried"])
             assert [found["settings"], found["validation_rmse"]] in found["tried"]

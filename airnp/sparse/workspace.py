@@ -30,7 +30,3 @@ class Workspace:
         if found is None:
             found = self._arrays[name, shape] = self._empty(shape, self._dtype)
         return found
-
-    def clear(self) -> None:
-        """Forget all arrays; their shapes may have changed."""
-        self._arrays.clear()

@@ -19,11 +19,28 @@ from bench.speed import RESULTS
 
 MODELS = ABLATION | PEERS
 GRAPHS = ("dmf2", "nearest", "candidates", "l2", "l2_nearest", "l2_candidates", "l2_given")
-"""What is compared where ratings are scarce, and on other data: the same model without and with graphs."""
+"""What is compared where ratings are scarce: the same model without and with graphs."""
 
-SPLITS = ("offsets", "dmf2", "l2", "mask", "cmfrec", "cmfrec_implicit", "surprise_svd", "surprise_svdpp")
-PLAN = {name: {"movielens": tuple(MODELS), "resplit": SPLITS}.get(name, GRAPHS) for name in TABLES}
-QUICK = {"movielens10": ("offsets", "l2", "l2_candidates", "soft_impute")}
+SCARCE = ("offsets", *GRAPHS, "mask")
+WHOLE = (
+    *("dmf3", "nearest3", "dmf2", "nearest", "candidates", "given", "both"),
+    *("l2", "l2_nearest", "l2_candidates", "l2_given"),
+)
+BATCHES = ("l2", "l2_quarter", "l2_sixteenth")
+GIVEN_SPLIT = tuple(name for name in MODELS if name not in ("nearest3", "given", "both", *BATCHES[1:]))
+SPLITS = (
+    *("offsets", "dmf2", "l2", "mask"),
+    *("cmfrec", "cmfrec_implicit", "surprise_svd", "surprise_svdpp", "lenskit"),
+)
+PLAN = {
+    "movielens": GIVEN_SPLIT,
+    "resplit": SPLITS,
+    "batches": BATCHES,
+    "movielens25": GRAPHS,
+    "movielens10": SCARCE,
+    **dict.fromkeys(("netflix20", "ion80", "gpcr80", "gpcr20"), WHOLE),
+}
+QUICK = {"movielens10": ("offsets", "l2", "l2_candidates"), "netflix20": ("dmf2", "candidates")}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -64,24 +81,25 @@ def _tune(plan: dict[str, list[str]]) -> int:
 
 
 def _compute(plan: dict[str, list[str]], cells: Cells, seeds: int) -> int:
+    """Fit what is not there, seed by seed: models of a table are timed in turn."""
     failed = 0
     for table, names in plan.items():
         chosen = tuning.chosen_for(table)
+        installed = [name for name in names if not MODELS[name].is_missing]
         for name in names:
-            model = MODELS[name]
-            if model.is_missing:
-                print(f"{table} {name}: {model.needs} is not installed", file=sys.stderr)
-                continue
-            if name not in chosen:
+            if name not in installed:
+                print(f"{table} {name}: {MODELS[name].needs} is not installed", file=sys.stderr)
+            elif name not in chosen:
                 print(f"{table} {name}: no settings chosen, see --tune", file=sys.stderr)
                 failed += 1
-                continue
-            settings = chosen[name]["settings"]
-            draws = table != "movielens"  # then another seed is another table, too
-            for seed in range(seeds if model.has_seed or draws else 1):
+        for seed in range(seeds):
+            for name in installed:
+                model = MODELS[name]
+                if name not in chosen or seed not in model.seeds(seeds, TABLES[table].has_draws):
+                    continue
                 print(f"{table} {name} seed {seed}", file=sys.stderr, flush=True)
                 try:
-                    cells.compute(table, name, model, settings, seed)
+                    cells.compute(table, name, model, chosen[name]["settings"], seed)
                 except Exception as error:
                     failed += 1
                     print(f"  failed: {type(error).__name__}: {error}", file=sys.stderr)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, issparse
 
-VALIDATION = 0.05
-"""Share of the training entries that chooses settings."""
+FEW_NEIGHBOURS = 10
+"""Similarities of drugs and of targets are known for all pairs; this many of each are a graph."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,10 @@ class Entries:
 
 @dataclass(frozen=True)
 class Table:
-    """What is known, what is asked for, and what the source says about rows and columns."""
+    """What is known, what is asked for, and what the source says about rows and columns.
+
+    ``held_out`` is the share of the training entries that chooses settings.
+    """
 
     name: str
     shape: tuple[int, int]
@@ -41,6 +44,7 @@ class Table:
     bounds: tuple[float, float]
     row_graph: Any = None
     column_graph: Any = None
+    held_out: float = 0.05
 
     @property
     def matrix(self) -> csr_array:
@@ -56,10 +60,10 @@ class Table:
         return filled, mask
 
     def for_validation(self) -> Table:
-        """Return the table whose test entries are 5 % of the training entries, always the same."""
+        """Return the table whose test entries are ``held_out`` of the training entries, always the same."""
         rng = np.random.default_rng(2024)
         held = np.zeros(len(self.train), bool)
-        held[rng.permutation(len(held))[: round(VALIDATION * len(held))]] = True
+        held[rng.permutation(len(held))[: round(self.held_out * len(held))]] = True
         return replace(self, train=self.train.chosen(~held), test=self.train.chosen(held))
 
     def thinned(self, share: float, seed: int) -> Table:
@@ -81,12 +85,12 @@ def _loaded(loader: str) -> Any:
     return getattr(datasets, loader)()
 
 
-def movielens(share: float, seed: int) -> Table:
+def movielens(share: float, seed: int, held_out: float = 0.05) -> Table:
     """MovieLens 100K on its own split, with a share of the training ratings."""
     found = _loaded("movielens_100k")
     train, test = _entries(found.matrix, found.mask), _entries(found.matrix, found.test_mask)
     graphs = (csr_array(found.row_graph), csr_array(found.column_graph))
-    table = Table("movielens", found.matrix.shape, train, test, (1.0, 5.0), *graphs)
+    table = Table("movielens", found.matrix.shape, train, test, (1.0, 5.0), *graphs, held_out)
     return table if share == 1 else table.thinned(share, seed)
 
 
@@ -106,17 +110,47 @@ def random_gaps(loader: str, share: float, seed: int) -> Table:
     found = _loaded(loader)
     given = np.random.default_rng([seed, 11]).random(found.matrix.shape) < share
     bounds = float(found.matrix.min()), float(found.matrix.max())
-    graphs = (csr_array(found.row_graph), csr_array(found.column_graph))
+    graphs = (_few_neighbours(found.row_graph), _few_neighbours(found.column_graph))
     train, test = _entries(found.matrix, given), _entries(found.matrix, ~given)
-    return Table(loader, found.matrix.shape, train, test, bounds, *graphs)
+    return Table(loader, found.matrix.shape, train, test, bounds, *graphs, held_out=0.2)
 
 
-TABLES: dict[str, tuple[str, Callable[[int], Table]]] = {
-    "movielens": ("MovieLens 100K, 80 000 ratings", lambda seed: movielens(1.0, seed)),
-    "resplit": ("MovieLens 100K, five random splits, settings of the given split", resplit),
-    "movielens25": ("MovieLens 100K, 25 % of the training ratings", lambda seed: movielens(0.25, seed)),
-    "movielens10": ("MovieLens 100K, 10 % of the training ratings", lambda seed: movielens(0.10, seed)),
-    "netflix15": ("Syn-Netflix, 15 % given", lambda seed: random_gaps("syn_netflix", 0.15, seed)),
-    "ion15": ("drugs × ion channels, 15 % given", lambda seed: random_gaps("dti_ic", 0.15, seed)),
+def _few_neighbours(graph: Any) -> csr_array:
+    """Return a graph as it is if it is sparse, else with the strongest edges of each node."""
+    from airnp.sparse.strongest import strongest
+
+    return csr_array(graph) if issparse(graph) else strongest(csr_array(graph), FEW_NEIGHBOURS)
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a table is, how it is drawn, and which grids of settings are tried on it.
+
+    ``draw(seed)`` returns the table. Where entries are drawn, another seed draws others.
+    """
+
+    label: str
+    draw: Callable[[int], Table]
+    grids: str = "ratings"
+    has_draws: bool = True
+
+
+def _whole(label: str, loader: str, share: float) -> Source:
+    return Source(f"{label}, {share:.0%} given", partial(random_gaps, loader, share), "whole")
+
+
+TABLES: dict[str, Source] = {
+    "movielens": Source("MovieLens 100K, 80 000 ratings", partial(movielens, 1.0), has_draws=False),
+    "batches": Source(
+        "MovieLens 100K, fewer entries an iteration", partial(movielens, 1.0), "batches", has_draws=False
+    ),
+    "resplit": Source("MovieLens 100K, five random splits, settings of the given split", resplit),
+    "movielens25": Source("MovieLens 100K, 25 % of the training ratings", partial(movielens, 0.25)),
+    "movielens10": Source(
+        "MovieLens 100K, 10 % of the training ratings", partial(movielens, 0.10, held_out=0.2), "scarce"
+    ),
+    "netflix20": _whole("Syn-Netflix", "syn_netflix", 0.2),
+    "ion80": _whole("drugs × ion channels", "dti_ic", 0.8),
+    "gpcr80": _whole("drugs × G protein-coupled receptors", "dti_gpcr", 0.8),
+    "gpcr20": _whole("drugs × G protein-coupled receptors", "dti_gpcr", 0.2),
 }
-"""Name, what it is, and the table of a seed; where entries are drawn, another seed draws others."""

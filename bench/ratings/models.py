@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from bench.ratings import grids
 from bench.ratings.data import Table
+from bench.ratings.grids import Grids
 
 Settings = dict[str, Any]
 Watch = Callable[[int, np.ndarray], bool]
@@ -30,26 +32,33 @@ class Answer:
 class Model:
     """One line of the page.
 
-    ``grid`` has what is tried for each setting. Models with ``iterates`` are watched while they are tuned;
-    the best iteration becomes ``max_iter``.
+    ``grids`` has what is tried for each setting, on each kind of table; one that is not named there has that
+    of "ratings". Models with ``iterates`` are watched while they are tuned; the best iteration becomes
+    ``max_iter``. ``most_seeds`` is for those that take minutes.
     """
 
     label: str
     solve: Callable[[Table, Settings, int, Watch | None], np.ndarray]
-    grid: dict[str, tuple[Any, ...]]
+    grids: Grids
     iterates: bool = False
     has_seed: bool = True
     needs: str | None = None
+    most_seeds: int = 100
 
     @property
     def is_missing(self) -> bool:
         """Whether this is a peer that is not installed."""
         return self.needs is not None and importlib.util.find_spec(self.needs) is None
 
-    def trials(self) -> Iterator[Settings]:
-        """Yield every combination of the grid."""
-        for values in product(*self.grid.values()):
-            yield dict(zip(self.grid, values, strict=True))
+    def trials(self, kind: str) -> Iterator[Settings]:
+        """Yield every combination of the grid for a kind of table."""
+        grid = self.grids[kind if kind in self.grids else "ratings"]
+        for values in product(*grid.values()):
+            yield dict(zip(grid, values, strict=True))
+
+    def seeds(self, wanted: int, has_draws: bool) -> range:
+        """Return the seeds to fit from."""
+        return range(min(wanted, self.most_seeds) if self.has_seed or has_draws else 1)
 
     def answer(self, table: Table, settings: Settings, seed: int, watch: Watch | None = None) -> Answer:
         """Fit the training entries and predict the test entries."""
@@ -94,6 +103,7 @@ def factorisation(table: Table, settings: Settings, seed: int, watch: Watch | No
             second_moment=settings.get("second_moment", "matrix"),
         ),
         bounds=table.bounds,
+        batch_size=-(-len(table.train) // settings["batches"]) if "batches" in settings else None,
         stop=None,
         max_iter=settings["max_iter"],
         dtype="float32",
@@ -105,21 +115,21 @@ def factorisation(table: Table, settings: Settings, seed: int, watch: Watch | No
 
 
 def _regularizers(table: Table, settings: Settings) -> list[Any]:
+    """Decay, learned graphs (on nearest neighbours or on the edges of the given ones), given graphs."""
     import airnp
 
     found: list[Any] = []
     if settings.get("decay"):
         found.append(airnp.WeightDecay(settings["decay"], growth="sqrt"))
-    weight, kind = settings.get("graph_weight", 0), settings.get("graph")
-    graphs = {"rows": table.row_graph, "columns": table.column_graph}
-    for axis, graph in graphs.items() if weight else ():
+    kind, weight, given = (settings.get(name) for name in ("graph", "graph_weight", "given_weight"))
+    for axis, graph in (("rows", table.row_graph), ("columns", table.column_graph)):
         if kind == "nearest":
             neighbours = {"neighbors": settings["neighbors"], "refresh": settings["refresh"]}
             found.append(airnp.AdaptiveLaplacian(axis, weight=weight, **neighbours))
-        elif kind == "candidates":
+        elif kind in ("candidates", "both"):
             found.append(airnp.AdaptiveLaplacian(axis, weight=weight, candidates=graph))
-        else:
-            found.append(airnp.FixedLaplacian(graph, axis=axis, weight=weight))
+        if kind in ("given", "both"):
+            found.append(airnp.FixedLaplacian(graph, axis=axis, weight=given if kind == "both" else weight))
     return found
 
 
@@ -131,74 +141,26 @@ def masked(table: Table, settings: Settings, seed: int, watch: Watch | None) -> 
     return result.predict(table.test.rows, table.test.columns)
 
 
-FREE = {
-    "rank": (64,),
-    "spread": (3e-4, 1e-3, 3e-3, 1e-2),
-    "rate": (1e-3, 3e-4),
-    "shrinkage": (3.0,),
-    "max_iter": (800,),
-}
-DECAYED = FREE | {
-    "spread": (0.03,),
-    "rate": (1e-3, 3e-3),
-    "shrinkage": (3.0, 10.0),
-    "decay": (0.8, 1.2, 1.6, 2.0),
-}
-NEAREST = {"graph": ("nearest",), "neighbors": (20,), "refresh": (50,)}
-CANDIDATES = {"graph": ("candidates",)}
-GIVEN = {"graph": ("given",)}
-WITH_GRAPHS = FREE | {
-    "spread": (1e-3, 3e-3),
-    "rate": (3e-4,),
-    "graph_weight": (0.01, 0.03, 0.1, 0.3, 1.0),
-}
-DECAYED_WITH_GRAPHS = DECAYED | {
-    "rate": (3e-3,),
-    "shrinkage": (3.0,),
-    "decay": (0.8, 1.2, 1.6),
-    "graph_weight": (1e-3, 0.01, 0.1, 1.0),
-}
-# The edges of a given graph weigh one each, a dozen to a node.
-DECAYED_WITH_GIVEN = DECAYED_WITH_GRAPHS | {"graph_weight": (1e-5, 1e-4, 1e-3, 1e-2)}
+def _factors(label: str, grids: Grids) -> Model:
+    return Model(label, factorisation, grids, iterates=True)
+
 
 ABLATION = {
-    "offsets": Model("offsets only", offsets_only, {"shrinkage": (1.0, 2.0, 3.0, 5.0, 10.0)}, has_seed=False),
-    "dmf3": Model("DMF, depth 3", factorisation, {"depth": (3,), "second_moment": ("matrix",)} | FREE, True),
-    "dmf3_entry": Model(
-        "DMF, depth 3, elementwise Adam",
-        factorisation,
-        {"depth": (3,), "second_moment": ("entry",)} | FREE,
-        True,
-    ),
-    "dmf2": Model("DMF, depth 2", factorisation, {"second_moment": ("matrix",)} | FREE, True),
-    "dmf2_entry": Model(
-        "DMF, depth 2, elementwise Adam", factorisation, {"second_moment": ("entry",)} | FREE, True
-    ),
-    "nearest": Model(
-        "depth 2 + learned graphs on nearest neighbours",
-        factorisation,
-        WITH_GRAPHS | NEAREST,
-        True,
-    ),
-    "candidates": Model(
-        "depth 2 + learned graphs on given candidates",
-        factorisation,
-        WITH_GRAPHS | CANDIDATES,
-        True,
-    ),
-    "l2": Model("biased factorisation, ℓ2", factorisation, DECAYED, True),
-    "l2_nearest": Model(
-        "ℓ2 + learned graphs on nearest neighbours",
-        factorisation,
-        DECAYED_WITH_GRAPHS | NEAREST,
-        True,
-    ),
-    "l2_candidates": Model(
-        "ℓ2 + learned graphs on given candidates",
-        factorisation,
-        DECAYED_WITH_GRAPHS | CANDIDATES,
-        True,
-    ),
-    "l2_given": Model("ℓ2 + given Laplacians", factorisation, DECAYED_WITH_GIVEN | GIVEN, True),
-    "mask": Model("ℓ2 + mask factor on both sides: `airnp.fit_ratings`", masked, {}),
+    "offsets": Model("offsets only", offsets_only, grids.OFFSETS, has_seed=False),
+    "dmf3": _factors("DMF, depth 3", grids.DMF3),
+    "dmf3_entry": _factors("DMF, depth 3, elementwise Adam", grids.DMF3_ENTRY),
+    "dmf2": _factors("DMF, depth 2", grids.DMF2),
+    "dmf2_entry": _factors("DMF, depth 2, elementwise Adam", grids.DMF2_ENTRY),
+    "nearest": _factors("depth 2 + learned graphs on nearest neighbours", grids.NEAREST),
+    "nearest3": _factors("depth 3 + learned graphs on nearest neighbours", grids.NEAREST3),
+    "candidates": _factors("depth 2 + learned graphs on given candidates", grids.CANDIDATES),
+    "given": _factors("depth 2 + given Laplacians", grids.GIVEN),
+    "both": _factors("depth 2 + learned graphs on given candidates + given Laplacians", grids.BOTH),
+    "l2": _factors("biased factorisation, ℓ2", grids.L2),
+    "l2_nearest": _factors("ℓ2 + learned graphs on nearest neighbours", grids.L2_NEAREST),
+    "l2_candidates": _factors("ℓ2 + learned graphs on given candidates", grids.L2_CANDIDATES),
+    "l2_given": _factors("ℓ2 + given Laplacians", grids.L2_GIVEN),
+    "l2_quarter": _factors("ℓ2, a quarter of the entries an iteration", grids.L2_QUARTER),
+    "l2_sixteenth": _factors("ℓ2, a sixteenth of the entries an iteration", grids.L2_SIXTEENTH),
+    "mask": Model("ℓ2 + mask factor on both sides: `airnp.fit_ratings`", masked, {"ratings": {}}),
 }

@@ -18,16 +18,28 @@ from bench.timing import markdown
 PAIRS = (
     ("dmf2", "dmf3"),
     ("dmf2", "dmf2_entry"),
+    ("nearest3", "dmf3"),
     ("nearest", "dmf2"),
     ("candidates", "dmf2"),
+    ("candidates", "dmf3"),
+    ("given", "dmf2"),
+    ("candidates", "given"),
+    ("both", "given"),
+    ("both", "candidates"),
     ("l2", "dmf2"),
     ("l2_nearest", "l2"),
     ("l2_candidates", "l2"),
     ("l2_given", "l2"),
+    ("l2_candidates", "l2_given"),
+    ("l2_candidates", "dmf2"),
+    ("l2_quarter", "l2"),
+    ("l2_sixteenth", "l2"),
     ("mask", "l2"),
     ("mask", "cmfrec_implicit"),
     ("mask", "surprise_svd"),
     ("mask", "surprise_svdpp"),
+    ("mask", "lenskit"),
+    ("mask", "offsets"),
 )
 """Which two are compared, the first being the one with more in it."""
 
@@ -39,14 +51,12 @@ class Found:
 
     def __init__(self, table: str, names: Sequence[str], cells: Cells, seeds: int) -> None:
         chosen = tuning.chosen_for(table)
-        self.tables = [TABLES[table][1](seed) for seed in range(seeds)]
+        self.tables = [TABLES[table].draw(seed) for seed in range(seeds)]
         self.errors: dict[str, list[np.ndarray]] = {}
         self.seconds: dict[str, float] = {}
-        self.validation = {name: chosen[name]["validation_rmse"] for name in names if name in chosen}
-        for name in names if chosen else ():
-            if name not in chosen:
-                continue
-            found = [cells.find(table, name, chosen[name]["settings"], seed) for seed in range(seeds)]
+        self.chosen = {name: chosen[name] for name in names if name in chosen}
+        for name, choice in self.chosen.items():
+            found = [cells.find(table, name, choice["settings"], seed) for seed in range(seeds)]
             lines = [
                 cell.predictions - self.tables[seed].test.values
                 for seed, cell in enumerate(found)
@@ -80,7 +90,7 @@ def page(plan: Mapping[str, Sequence[str]], cells: Cells, seeds: int) -> str:
     parts = []
     for table, names in plan.items():
         found = Found(table, names, cells, seeds)
-        parts.append(f"## {TABLES[table][0]}\n\n{_errors(found, names)}")
+        parts.append(f"## {TABLES[table].label}\n\n{_errors(found, names)}")
         pairs = [pair for pair in PAIRS if pair[0] in found.errors and pair[1] in found.errors]
         if pairs:
             parts.append(_differences(found, pairs))
@@ -94,7 +104,7 @@ def _errors(found: Found, names: Sequence[str]) -> str:
         if name not in found.errors:
             model = MODELS[name]
             note = f"not measured: {model.needs} is not installed" if model.is_missing else "not computed"
-            rows.append([label, "–", "–", "–", "–", note])
+            rows.append([label, "–", "–", "–", "–", "–", note])
             continue
         lines = found.errors[name]
         roots = [float(rmse(line)) for line in lines]
@@ -106,11 +116,20 @@ def _errors(found: Found, names: Sequence[str]) -> str:
                 f"{np.mean(roots):.4f}",
                 spread,
                 f"{mae:.4f}",
-                f"{found.validation[name]:.4f}",
-                f"{found.seconds[name]:.1f} s, {len(lines)} run{'s' if len(lines) > 1 else ''}",
+                f"{found.chosen[name]['validation_rmse']:.4f}",
+                found.chosen[name]["settings"].get("max_iter", "–"),
+                f"{found.seconds[name]:.2g} s, {len(lines)} run{'s' if len(lines) > 1 else ''}",
             ]
         )
-    header = ["model", "test RMSE", "± over seeds", "test MAE", "validation RMSE", "median time"]
+    header = [
+        "model",
+        "test RMSE",
+        "± over seeds",
+        "test MAE",
+        "validation RMSE",
+        "iterations",
+        "median time",
+    ]
     return markdown(header, rows)
 
 

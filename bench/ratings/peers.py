@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from bench.ratings.data import Table
+from bench.ratings.grids import Grid
 from bench.ratings.models import Model, Settings, Watch, offsets_only
 
 
@@ -19,7 +20,7 @@ def threads() -> int:
 def cmfrec_als(table: Table, settings: Settings, seed: int, watch: Watch | None) -> np.ndarray:
     """cmfrec's explicit-feedback model with biases, by alternating least squares."""
     import cmfrec
-    from scipy.sparse import coo_array
+    from scipy.sparse import coo_matrix
 
     model = cmfrec.CMF(
         method="als",
@@ -33,9 +34,7 @@ def cmfrec_als(table: Table, settings: Settings, seed: int, watch: Watch | None)
         verbose=False,
     )
     train = table.train
-    from scipy.sparse import coo_matrix
-
-    model.fit(coo_matrix(coo_array((train.values, (train.rows, train.columns)), shape=table.shape)))
+    model.fit(coo_matrix((train.values, (train.rows, train.columns)), shape=table.shape))
     return np.asarray(model.predict(table.test.rows, table.test.columns))
 
 
@@ -77,6 +76,31 @@ def surprise_knn(table: Table, settings: Settings, seed: int, watch: Watch | Non
     return _surprise(table, KNNBaseline(k=settings["neighbors"], sim_options=similarity, verbose=False))
 
 
+def lenskit_als(table: Table, settings: Settings, seed: int, watch: Watch | None) -> np.ndarray:
+    """LensKit's biased factors by alternating least squares; films without ratings have offsets alone."""
+    import pandas as pd
+    from lenskit.als import BiasedMFScorer
+    from lenskit.basic import BiasScorer
+    from lenskit.data import ItemList, from_interactions_df
+    from lenskit.training import TrainingOptions
+
+    train, test = table.train, table.test
+    frame = pd.DataFrame({"user_id": train.rows, "item_id": train.columns, "rating": train.values})
+    data = from_interactions_df(frame)
+    sizes = {"embedding_size": settings["rank"], "epochs": settings["rounds"]}
+    model = BiasedMFScorer(**sizes, regularization=settings["decay"], damping=settings["damping"])
+    offsets = BiasScorer(damping=settings["damping"])
+    for part in (model, offsets):
+        part.train(data, TrainingOptions(rng=seed))
+    found = np.empty(len(test))
+    for user in np.unique(test.rows):
+        asked = np.flatnonzero(test.rows == user)
+        films = ItemList(item_ids=test.columns[asked])
+        scores, plain = (np.asarray(part(int(user), films).scores()) for part in (model, offsets))
+        found[asked] = np.where(np.isnan(scores), plain, scores)
+    return found
+
+
 def _offsets_everywhere(table: Table) -> np.ndarray:
     from dataclasses import replace
 
@@ -116,62 +140,67 @@ def soft_impute(table: Table, settings: Settings, seed: int, watch: Watch | None
     return (offsets + found)[table.test.rows, table.test.columns]
 
 
+_ALS: Grid = {
+    "rank": (40, 100),
+    "decay": (7.0, 10.0, 14.0, 20.0),
+    "scaled": (False,),
+    "rounds": (10, 30),
+    "implicit": (False,),
+}
 PEERS = {
-    "cmfrec": Model(
-        "cmfrec 'als'",
-        cmfrec_als,
-        {
-            "rank": (40,),
-            "decay": (7.0, 10.0, 14.0, 20.0),
-            "scaled": (False,),
-            "rounds": (6, 10),
-            "implicit": (False,),
-        },
-        needs="cmfrec",
-    ),
+    "cmfrec": Model("cmfrec 'als'", cmfrec_als, {"ratings": _ALS}, needs="cmfrec"),
     "cmfrec_implicit": Model(
         "cmfrec 'als' with implicit features",
         cmfrec_als,
-        {
-            "rank": (40,),
-            "decay": (7.0, 10.0, 14.0, 20.0),
-            "scaled": (False,),
-            "rounds": (6, 10),
-            "implicit": (True,),
-        },
+        {"ratings": _ALS | {"implicit": (True,)}},
         needs="cmfrec",
     ),
     "surprise_svd": Model(
         "Surprise SVD",
         surprise_svd,
-        {"rank": (100,), "rounds": (40, 80), "rate": (0.005, 0.01), "decay": (0.06, 0.1, 0.15)},
+        {"ratings": {"rank": (100,), "rounds": (40, 80), "rate": (0.005, 0.01), "decay": (0.06, 0.1, 0.15)}},
         needs="surprise",
     ),
     "surprise_svdpp": Model(
         "Surprise SVD++",
         surprise_svdpp,
-        {"rank": (20,), "rounds": (30,), "rate": (0.007,), "decay": (0.03, 0.06, 0.1)},
+        {"ratings": {"rank": (20,), "rounds": (50, 90), "rate": (0.007,), "decay": (0.08, 0.1, 0.13)}},
         needs="surprise",
+        most_seeds=3,
     ),
     "surprise_knn": Model(
         "Surprise KNNBaseline (films)",
         surprise_knn,
-        {"neighbors": (30, 60), "shrinkage": (100, 300)},
+        {"ratings": {"neighbors": (30, 60, 120), "shrinkage": (100, 300, 900)}},
         has_seed=False,
         needs="surprise",
+    ),
+    "lenskit": Model(
+        "LensKit BiasedMFScorer",
+        lenskit_als,
+        {
+            "ratings": {
+                "rank": (50, 100),
+                "rounds": (10, 30),
+                "decay": (0.07, 0.1, 0.14, 0.2),
+                "damping": (5.0,),
+            }
+        },
+        needs="lenskit",
     ),
     "nmf": Model(
         "scikit-learn NMF, gaps filled by offsets, then by itself",
         sklearn_nmf,
-        {"rank": (5, 10, 20), "rounds": (3, 8)},
+        {"ratings": {"rank": (5, 10, 20), "rounds": (3, 8, 16)}},
         has_seed=False,
         needs="sklearn",
     ),
     "soft_impute": Model(
-        "SoftImpute on what the offsets leave",
+        "SoftImpute (`airnp.baselines`) on what the offsets leave",
         soft_impute,
-        {"shrinkage": (8.0, 12.0)},
+        {"ratings": {"shrinkage": (8.0, 12.0, 16.0)}},
         has_seed=False,
     ),
 }
-"""implicit is not here: it models who rates what, and predicts no ratings."""
+"""implicit is not here: it models who rates what, and predicts no ratings. fancyimpute's SoftImpute (0.7)
+calls scikit-learn with an argument that scikit-learn 1.8 no longer has."""

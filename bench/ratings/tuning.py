@@ -1,4 +1,4 @@
-"""Settings are chosen on 5 % of the training entries, from one seed, and kept with their errors there."""
+"""Settings are chosen on held-out training entries, from one seed, and kept with their errors there."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ CHOSEN = Path(__file__).with_name("chosen.json")
 TAKEN_OVER = {"resplit": "movielens"}
 """Tables by which nothing is chosen, and whose settings they have."""
 
-_PATIENCE = 200
-"""Iterations without a better validation error after which a trial is given up."""
+_PATIENCE = 0.25
+"""Share of the iterations that may pass without a better validation error before a trial is given up."""
 
 
 class _Watch:
     """Validation error while a model iterates."""
 
-    def __init__(self, table: Table) -> None:
-        self._table = table
+    def __init__(self, table: Table, max_iter: int) -> None:
+        self._table, self._patience = table, _PATIENCE * max_iter
         self.best, self.iteration = np.inf, 0
 
     def __call__(self, iteration: int, predictions: np.ndarray) -> bool:
@@ -34,7 +34,7 @@ class _Watch:
         error = float(rmse(clipped - self._table.test.values))
         if error < self.best:
             self.best, self.iteration = error, iteration
-        return iteration > self.iteration + _PATIENCE
+        return iteration > self.iteration + self._patience
 
 
 def tried(model: Model, table: Table, settings: Settings) -> tuple[Settings, float]:
@@ -42,15 +42,16 @@ def tried(model: Model, table: Table, settings: Settings) -> tuple[Settings, flo
     if not model.iterates:
         answer = model.answer(table, settings, 0)
         return settings, float(rmse(answer.predictions - table.test.values))
-    watch = _Watch(table)
+    watch = _Watch(table, settings["max_iter"])
     model.answer(table, settings, 0, watch)
     return settings | {"max_iter": watch.iteration}, watch.best
 
 
 def tune(name: str, model: Model, table_name: str) -> dict[str, Any]:
     """Try the whole grid of a model; return what was chosen and all that was tried."""
-    table = TABLES[table_name][1](0).for_validation()
-    found = [tried(model, table, settings) for settings in model.trials()]
+    source = TABLES[table_name]
+    table = source.draw(0).for_validation()
+    found = [tried(model, table, settings) for settings in model.trials(source.grids)]
     settings, error = min(found, key=lambda trial: trial[1])
     return {
         "settings": settings,
