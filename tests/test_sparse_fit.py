@@ -332,6 +332,9 @@ def test_ratings_in_one_call():
     assert 1 <= result.X.min() <= result.X.max() <= 5
     with pytest.raises(TypeError, match="R: expected a sparse matrix"):
         airnp.fit_ratings(stars)
+    twice = coo_array(([1.0, 5.0, 4.0], ([0, 0, 1], [0, 0, 1])), shape=(3, 3))
+    with pytest.raises(ValueError, match=r"R: expected at most one rating .* got 3 ratings of 2 pairs"):
+        airnp.fit_ratings(twice)
 
 
 @pytest.mark.slow

@@ -110,8 +110,14 @@ def fit_ratings(
             f"R: expected a sparse matrix of SciPy, got {type(R).__name__}; "
             "scipy.sparse.coo_array((ratings, (users, items)), shape) makes one"
         )
+    rows = by_rows(R)
+    if R.format in ("coo", "csr", "csc") and rows.nnz < R.nnz:
+        raise ValueError(
+            f"R: expected at most one rating of an item by a user, got {R.nnz} ratings of {rows.nnz} pairs, "
+            "which a sparse matrix would add up; keep the last of each, or their mean"
+        )
     if bounds is None and R.nnz:
-        bounds = _range(R, weights)
+        bounds = _range(R, rows, weights)
     return fit_sparse(
         R,
         xp=xp,
@@ -137,10 +143,9 @@ def fit_ratings(
     )
 
 
-def _range(R: Any, weights: Any) -> tuple[float, float] | None:
+def _range(R: Any, rows: Any, weights: Any) -> tuple[float, float] | None:
     """Return the lowest and the highest rating that counts."""
     from airnp.sparse.entry_weights import read_weights
 
-    rows = by_rows(R)
     values = rows.data if weights is None else rows.data[read_weights(weights, R, rows) > 0]
     return (float(values.min()), float(values.max())) if values.size else None
