@@ -15,7 +15,6 @@ from airnp import AdaptiveLaplacian, Gaussian, HeldOut, WeightDecay
 from airnp.sparse import cpu, reference
 from airnp.sparse.entries import read_entries
 from airnp.sparse.entry_weights import read_weights
-from airnp.sparse.fitting import operations_for
 from airnp.sparse.model import SparseModel
 from airnp.sparse.offsets import first_offsets
 from airnp.sparse.parameters import Layout, SparseState
@@ -49,7 +48,7 @@ def model_of(
     rank = int(rng.integers(1, min(m, n) + 1))
     layout = Layout(m, n, depth, rank, mask_rows=sides, offsets=sides)
     terms = [AdaptiveLaplacian("rows", 0.8, neighbors=m), AdaptiveLaplacian("columns", 0.6, neighbors=n)]
-    model = SparseModel(entries, layout, terms, scale=0.7, shrinkage=0.4, ops=operations_for(entries, ops))
+    model = SparseModel(entries, layout, terms, scale=0.7, shrinkage=0.4, ops=ops)
     start = first_state(model, 0, "gaussian", 0.4 if sides else None, 1)
     point = [rng.standard_normal(param.shape) for param in start.params]
     return model, SparseState(point, start.edges), Y, W

@@ -33,15 +33,15 @@ def _scratch(dtype):
 
 @Kernel
 def residuals(
-    indptr, indices, values, u, v, mean, rows, columns, scale, plain, cuts, first_strip, gu, grows, parts,
-    gcolumns, sums, chunks,
+    indptr, indices, values, weights, u, v, mean, rows, columns, scale, plain, cuts, first_strip, gu, grows,
+    parts, gcolumns, sums, chunks,
 ):  # fmt: skip
-    """Gradients of scale/2 Σ (x − y)²; ∂V and ∂c in one part for each chunk; Σ (x − y)² of each row.
+    """Gradients of scale/2 Σ w (x − y)²; ∂V and ∂c in one part for each chunk; Σ w (x − y)² of each row.
 
-    Of the first strip, or added to those of the strips before.
+    No ``weights`` are weights of one. Of the first strip, or added to those of the strips before.
     """
     rank, width, wide = u.shape[1], u.shape[1] * u.itemsize, indices.itemsize
-    zero, index = values.dtype.type(0), indices.dtype.type(0)
+    zero, index, weighted = values.dtype.type(0), indices.dtype.type(0), weights.size > 0
     for chunk in prange(chunks):
         gv, gc = parts[chunk], gcolumns[chunk]
         if first_strip:
@@ -62,23 +62,30 @@ def residuals(
                 count, limit = min(_STRETCH, indptr[i + 1] - first), indices.size - first
                 line = ends + first * wide
                 dots(zero, index, here, v_data, gv_data, line, count, limit, scales, rank)
+                # A loop that adds up must not write: it is vectorised or not, as memory happens to be.
                 if plain:
-                    # A loop that adds up must not write: it is vectorised or not, as memory happens to be.
                     for entry in range(count):
                         slopes[entry] -= values[first + entry]
+                else:
+                    for entry in range(count):
+                        x = slopes[entry] + base + columns[indices[first + entry]]
+                        slopes[entry] = x - values[first + entry]
+                if weighted:
+                    for entry in range(count):
+                        error = np.float64(slopes[entry])
+                        total += np.float64(weights[first + entry]) * error * error
+                    for entry in range(count):
+                        slopes[entry] *= scale * weights[first + entry]
+                else:
                     for entry in range(count):
                         total += np.float64(slopes[entry]) * np.float64(slopes[entry])
                     for entry in range(count):
                         slopes[entry] *= scale
-                else:
+                if not plain:
                     for entry in range(count):
-                        j = indices[first + entry]
-                        error = slopes[entry] + base + columns[j] - values[first + entry]
-                        total += np.float64(error) * np.float64(error)
-                        slope = scale * error
-                        slope_sum += slope
-                        gc[j] += slope
-                        slopes[entry] = slope
+                        slope_sum += slopes[entry]
+                    for entry in range(count):
+                        gc[indices[first + entry]] += slopes[entry]
                 add_both_ways(zero, index, scales, here, v_data, gv_data, line, count, slope_here, rank)
             grows[i] = slope_sum
             sums[i] = total

@@ -116,9 +116,10 @@ class SparseOperations(Protocol):
         out: Slopes,
         plain: bool = False,
     ) -> float:
-        """Write the gradient of F = scale/2 · Σ (x_ij − y_ij)² over the entries; return F.
+        """Write the gradient of F = scale/2 · Σ w_ij (x_ij − y_ij)² over the entries; return F.
 
-        ``plain`` says that all offsets are zero and their slopes are not needed.
+        Entries without weights count alike, w = 1. ``plain`` says that all offsets are zero and their slopes
+        are not needed.
         """
 
     def values_at(

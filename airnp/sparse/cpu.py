@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -30,12 +31,18 @@ def _chunks(work: int) -> int:
     return 1 if work < _SMALL * count else count
 
 
-def _cuts(indptr: npt.NDArray[Any], chunks: int) -> npt.NDArray[np.int64]:
+_known_cuts: WeakKeyDictionary[Pattern, dict[int, npt.NDArray[np.int64]]] = WeakKeyDictionary()
+
+
+def _cuts(pattern: Pattern, chunks: int) -> npt.NDArray[np.int64]:
     """Return where to cut lines so that all chunks have about as many entries (and lines)."""
-    lines = len(indptr) - 1
-    work = indptr + np.arange(lines + 1)
-    goals = work[-1] * np.arange(1, chunks) // chunks
-    return np.concatenate([[0], np.searchsorted(work, goals), [lines]]).astype(np.int64)
+    known = _known_cuts.setdefault(pattern, {})
+    if chunks not in known:
+        work = pattern.indptr + np.arange(pattern.lines + 1)
+        goals = work[-1] * np.arange(1, chunks) // chunks
+        places = [[0], np.searchsorted(work, goals), [pattern.lines]]
+        known[chunks] = np.concatenate(places).astype(np.int64)
+    return known[chunks]
 
 
 def _launch(kernel: Kernel, chunks: int, *arguments: Any) -> None:
@@ -63,13 +70,13 @@ def residuals(
     alone = chunks == 1
     parts = out.v[None] if alone else empty_apart((chunks, *v.shape), v.dtype)
     part_columns = out.columns[None] if alone else empty_apart((chunks, len(v)), v.dtype)
-    sums, cuts = np.empty(pattern.lines), _cuts(pattern.indptr, chunks)
+    sums, cuts, alike = np.empty(pattern.lines), _cuts(pattern, chunks), np.empty(0, u.dtype)
     for place, strip in enumerate(strips(entries, u.strides[0])):
         lines = strip.pattern
         _launch(
-            kernels.residuals, chunks, lines.indptr, lines.indices, strip.values, u, v, kind(offsets.mean),
-            offsets.rows, offsets.columns, kind(scale), plain, cuts, place == 0, out.u, out.rows,
-            parts, part_columns, sums,
+            kernels.residuals, chunks, lines.indptr, lines.indices, strip.values,
+            alike if strip.weights is None else strip.weights, u, v, kind(offsets.mean), offsets.rows,
+            offsets.columns, kind(scale), plain, cuts, place == 0, out.u, out.rows, parts, part_columns, sums,
         )  # fmt: skip
     if not alone:
         _launch(kernels.add_parts, chunks, parts, part_columns, out.v, out.columns)
@@ -90,7 +97,7 @@ def values_at(
 def line_sums(pattern: Pattern, x: Floats, out: Floats) -> None:
     """Write, for each line, the sum of the rows of x at its entries."""
     chunks = _chunks(len(pattern.indices) * x.shape[1])
-    _launch(kernels.line_sums, chunks, pattern.indptr, pattern.indices, x, _cuts(pattern.indptr, chunks), out)
+    _launch(kernels.line_sums, chunks, pattern.indptr, pattern.indices, x, _cuts(pattern, chunks), out)
 
 
 def edge_terms(
@@ -103,9 +110,9 @@ def edge_terms(
     pattern, (incoming, places) = edges.pattern, edges.incoming
     chunks = _chunks(edges.count * t.shape[1])
     means = np.empty(pattern.lines, t.dtype)
-    form = (pattern.indptr, pattern.indices, logits, t, metric, _cuts(pattern.indptr, chunks))
+    form = (pattern.indptr, pattern.indices, logits, t, metric, _cuts(pattern, chunks))
     _launch(kernels.edge_terms, chunks, *form, weights, slopes, pull, means)
-    cuts = _cuts(incoming.indptr, chunks)
+    cuts = _cuts(incoming, chunks)
     _launch(kernels.incoming_pull, chunks, incoming.indptr, incoming.indices, places, weights, t, cuts, pull)
     return 0.5 * float(np.sum(means, dtype=np.float64))
 
@@ -114,6 +121,6 @@ def laplacian(pattern: Pattern, weights: Floats, t: Floats, metric: Floats, *, p
     """Write 2 L t of a symmetric adjacency; return R = ½ Σ A_ij D_ij."""
     chunks = _chunks(len(pattern.indices) * t.shape[1])
     means = np.empty(pattern.lines, t.dtype)
-    cuts = _cuts(pattern.indptr, chunks)
+    cuts = _cuts(pattern, chunks)
     _launch(kernels.laplacian, chunks, pattern.indptr, pattern.indices, weights, t, metric, cuts, pull, means)
     return 0.5 * float(np.sum(means, dtype=np.float64))

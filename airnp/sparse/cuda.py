@@ -21,17 +21,7 @@ from airnp.sparse.contract import Edges, Offsets, Slopes
 from airnp.sparse.cuda_lines import COLUMNS, Lines, Observed, Turned, blocks
 from airnp.sparse.entries import Entries, Pattern
 
-__all__ = [
-    "add_up",
-    "dense",
-    "edge_terms",
-    "laplacian",
-    "line_sums",
-    "number",
-    "numbers",
-    "residuals",
-    "values_at",
-]
+__all__ = ["dense", "edge_terms", "laplacian", "line_sums", "number", "numbers", "residuals", "values_at"]
 
 
 def __getattr__(name: str) -> Any:
@@ -67,12 +57,6 @@ def _lines(pattern: Pattern) -> Lines:
     return _patterns[pattern]
 
 
-def _observed(entries: Entries) -> Observed:
-    if entries not in _entries:
-        _entries[entries] = Observed(entries)
-    return _entries[entries]
-
-
 def _mean(offsets: Offsets, like: Array) -> Array:
     """Return μ as a scalar of the device."""
     import cupy
@@ -95,7 +79,22 @@ def residuals(
 
     By rows first: errors, ∂U and ∂b, while each entry's slope is kept; then by columns, ∂V and ∂c from these.
     """
-    found, lines, rank = _observed(entries), _lines(entries.pattern), u.shape[1]
+    if entries not in _entries:
+        _entries[entries] = Observed(entries)
+    found, lines = _entries[entries], _lines(entries.pattern)
+    by_rows = _row_residuals if entries.weights is None else _weighted_row_residuals
+    value = by_rows(found, lines, u, v, offsets, scale, out)
+    turned, places = found.turned.lines, found.turned.places
+    turned.add_up(u, out.v, weights=found.slopes, places=places, totals=out.columns)
+    turned.join(out.v, out.columns)
+    return value
+
+
+def _row_residuals(
+    found: Observed, lines: Lines, u: Array, v: Array, offsets: Offsets, scale: float, out: Slopes
+) -> Array:
+    """Write slopes, ∂U and ∂b; return the fidelity."""
+    rank = u.shape[1]
     sums = lines.sums(u.dtype)
     sides = (found.values, u, v, _mean(offsets, u), offsets.rows, offsets.columns, scale)
     results = (found.slopes, out.u, out.rows, lines.parts(u), *sums, lines.count, rank)
@@ -104,23 +103,21 @@ def residuals(
     if rank > COLUMNS:
         lines.add_up(v, out.u, weights=found.slopes, start=COLUMNS)
     lines.join(out.u, out.rows)
-    _add_up_columns(found, found.slopes, u, out)
     return sums[2]
 
 
-def _add_up_columns(found: Observed, slopes: Array, u: Array, out: Slopes) -> None:
-    """Write ∂V and ∂c from the slope of each entry."""
-    turned, places = found.turned.lines, found.turned.places
-    turned.add_up(u, out.v, weights=slopes, places=places, totals=out.columns)
-    turned.join(out.v, out.columns)
+def _weighted_row_residuals(
+    found: Observed, lines: Lines, u: Array, v: Array, offsets: Offsets, scale: float, out: Slopes
+) -> Array:
+    """Write slopes, ∂U and ∂b; return the fidelity. Weights come in between two passes over the entries."""
+    import cupy
 
-
-def add_up(entries: Entries, slopes: Array, u: Array, v: Array, *, out: Slopes) -> None:
-    """Write ∂U = E V, ∂V = Eᵀ U, ∂b = E 1 and ∂c = Eᵀ 1 for given slopes E of the entries, shape (nnz,)."""
-    lines = _lines(entries.pattern)
-    lines.add_up(v, out.u, weights=slopes, totals=out.rows)
+    error = values_at(*found.places, u, v, offsets) - found.values
+    found.slopes[...] = error * found.weights
+    found.slopes *= found.slopes.dtype.type(scale)
+    lines.add_up(v, out.u, weights=found.slopes, totals=out.rows)
     lines.join(out.u, out.rows)
-    _add_up_columns(_observed(entries), slopes, u, out)
+    return 0.5 * cupy.sum(found.slopes * error, dtype=np.float64)
 
 
 def values_at(rows: Any, columns: Any, u: Array, v: Array, offsets: Offsets) -> Array:

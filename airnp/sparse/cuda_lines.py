@@ -127,7 +127,10 @@ class Turned:
 
 
 class Observed:
-    """Entries on the device: values, both ways through them, and space for their slopes."""
+    """Entries on the device: values, both ways through them, and space for their slopes.
+
+    Weights, and the row and column of each entry, where they are weighted.
+    """
 
     def __init__(self, entries: Entries) -> None:
         import cupy
@@ -135,3 +138,7 @@ class Observed:
         self.values = cupy.asarray(entries.values)
         self.slopes = cupy.empty(entries.nnz, dtype=entries.values.dtype)
         self.turned = Turned(*entries.pattern.transposed())
+        if entries.weights is not None:
+            self.weights = cupy.asarray(entries.weights)
+            pattern = entries.pattern
+            self.places = cupy.asarray(pattern.line_of_each()), cupy.asarray(pattern.indices)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +16,6 @@ from airnp.regularizers.base import checked_choice
 from airnp.running.options import checked_callback, checked_seconds
 from airnp.saving.checkpoints import checked_file
 from airnp.sparse.choice import sparse_engine, sparse_place
-from airnp.sparse.contract import SparseOperations
 from airnp.sparse.entries import Entries, read_entries
 from airnp.sparse.limits import bounds_at
 from airnp.sparse.loop import SparseLoop
@@ -26,7 +25,6 @@ from airnp.sparse.problem import SparseOptions, SparseProblem
 from airnp.sparse.result import SparseFitResult
 from airnp.sparse.saved import fingerprint
 from airnp.sparse.watching import check_rule
-from airnp.sparse.weighted import WeightedOperations
 from airnp.stopping.rules import resolve_stop
 
 
@@ -115,18 +113,10 @@ def fit_sparse(
         shrinkage=shrinkage,
         bounds=limits,
         engine=engine,
-        ops=operations_for(scaled, ops),
+        ops=ops,
     )
     with place:
         return SparseLoop(problem, options).run()
-
-
-def operations_for(entries: Entries, ops: SparseOperations) -> SparseOperations:
-    """Return the engine for these entries: one that heeds their weights, if they have any."""
-    if entries.weights is None:
-        return ops
-    weighted: Any = WeightedOperations(ops)
-    return cast(SparseOperations, weighted)
 
 
 def check_same_data(header: dict[str, Any], Y: Any, dtype: Any, weights: Any = None) -> None:

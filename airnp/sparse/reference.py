@@ -32,16 +32,17 @@ def residuals(
     out: Slopes,
     plain: bool = False,
 ) -> float:
-    r"""Write the gradient of :math:`F = \frac s2 \sum_{(i,j)} (x_{ij} - y_{ij})^2`; return F.
+    r"""Write the gradient of :math:`F = \frac s2 \sum_{(i,j)} w_{ij} (x_{ij} - y_{ij})^2`; return F.
 
-    With E the sparse matrix of s (x − y): ∂U = E V, ∂V = Eᵀ U, ∂b = E 1, ∂c = Eᵀ 1; ∂μ is the sum of ∂b.
+    With E the sparse matrix of s w (x − y): ∂U = E V, ∂V = Eᵀ U, ∂b = E 1, ∂c = Eᵀ 1; ∂μ is the sum of ∂b.
     """
     rows, columns = entries.pattern.line_of_each(), entries.pattern.indices
     error = values_at(rows, columns, u, v, offsets) - entries.values
-    slopes = _matrix(entries.pattern, scale * error)
+    weighted = error if entries.weights is None else entries.weights * error
+    slopes = _matrix(entries.pattern, scale * weighted)
     out.u[...], out.v[...] = slopes @ v, slopes.T @ u
     out.rows[...], out.columns[...] = slopes.sum(axis=1), slopes.sum(axis=0)
-    return float(scale / 2 * np.sum(error.astype(np.float64) ** 2))
+    return float(scale / 2 * np.sum(weighted.astype(np.float64) * error))
 
 
 def values_at(

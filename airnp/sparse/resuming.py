@@ -6,7 +6,6 @@ from typing import Any
 
 from airnp.inputs import Observations
 from airnp.sparse.choice import sparse_engine
-from airnp.sparse.fitting import operations_for
 from airnp.sparse.loop import SparseLoop
 from airnp.sparse.parameters import Layout
 from airnp.sparse.problem import SparseOptions, SparseProblem
@@ -39,7 +38,7 @@ def resumed_sparse(
         **stored,
         layout=Layout(**plain["layout"]),
         regularizers=asked["regularizers"],
-        ops=operations_for(plain["entries"], sparse_engine(plain["engine"], place.xp)),
+        ops=sparse_engine(plain["engine"], place.xp),
     )
     options = SparseOptions(
         **plain["options"], init=asked["init"], optimizer=asked["optimizer"], rule=asked["stop"]
