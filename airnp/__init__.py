@@ -9,18 +9,17 @@ True
 """
 
 from airnp import masks, metrics
-from airnp.choosing.candidates import Candidate, Search
-from airnp.choosing.completion import Completion, complete
-from airnp.choosing.searching import search
+from airnp.completing.completion import Completion, complete
+from airnp.completing.searching import Candidate, Search, search
+from airnp.data.inputs import EmptyLineWarning
+from airnp.data.linearmaps import Blocks
 from airnp.fitting import fit
 from airnp.fleet.many import Outcome, fit_many
-from airnp.graph_recorder import GraphRecorder
-from airnp.history import History
 from airnp.images.inpainting import inpaint
-from airnp.initialization import Balanced, Gaussian
-from airnp.inputs import EmptyLineWarning
-from airnp.objective import Objective
+from airnp.model.initialization import Balanced, Gaussian
+from airnp.model.objective import Objective
 from airnp.optimizers import Adam, ExponentialDecay, GradientDescent
+from airnp.ratings.ratings import fit_ratings
 from airnp.regularizers import (
     AdaptiveLaplacian,
     DirichletEnergy,
@@ -28,13 +27,14 @@ from airnp.regularizers import (
     TotalVariation,
     WeightDecay,
 )
-from airnp.result import DivergenceError, FitResult
-from airnp.running.state import FitState
-from airnp.saving.resuming import resume
-from airnp.saving.storage import load
-from airnp.sparse import SparseFitResult, fit_ratings
-from airnp.stopping.rules import EnergyChange, HeldOut
-from airnp.transforms import Blocks
+from airnp.results.files import load
+from airnp.results.history import History
+from airnp.results.result import DivergenceError, FitResult
+from airnp.results.sparse_result import SparseFitResult
+from airnp.training.graph_recorder import GraphRecorder
+from airnp.training.recorder import FitState
+from airnp.training.resuming import resume
+from airnp.training.stopping import EnergyChange, HeldOut
 
 __version__ = "0.1.0"
 

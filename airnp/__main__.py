@@ -2,7 +2,7 @@
 
 import sys
 
-from airnp.cli import main
+from airnp.commands.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -13,14 +13,10 @@ from typing import Any, Literal
 import numpy as np
 
 from airnp._checks import checked_seed
-from airnp.images.filling import TileFit, warn_of_holes
-from airnp.images.layout import Group, Layout
-from airnp.images.options import checked_grid, checked_options
-from airnp.images.picture import check_kind
-from airnp.images.pixels import PixelKind
-from airnp.images.surroundings import Around
-from airnp.images.tile_parts import cut, joined, piece
-from airnp.images.tiles import Bools, Grid, Values
+from airnp.images.filling import Around, TileFit, warn_of_holes
+from airnp.images.inpainting import PixelKind, checked_grid, checked_options
+from airnp.images.picture import Group, Layout, check_kind
+from airnp.images.tiles import Bools, Grid, Values, cut, joined, piece
 
 try:
     import dask
@@ -95,7 +91,7 @@ def inpaint(
     --------
     >>> import dask.array as da, numpy as np
     >>> from airnp import masks
-    >>> from airnp.demo import scene
+    >>> from airnp.commands.demo import scene
     >>> picture = da.from_array(np.rint(255 * scene(48)).astype(np.uint8), chunks=20)
     >>> mask = masks.random((48, 48), missing=0.3, seed=0)
     >>> filled = inpaint(picture, mask, tile=32, overlap=8, max_iter=20, seed=0)

@@ -8,22 +8,22 @@ from typing import Any, Literal
 
 from airnp._arrays import on_device
 from airnp._checks import checked_seed, checked_whole
-from airnp.defaults import chosen_regularizers
+from airnp.data.prepared import prepare
+from airnp.defaults_ import chosen_regularizers
 from airnp.engines.contract import Precision
 from airnp.engines.threads import checked_threads
-from airnp.fidelity import FidelityScale, Loss
-from airnp.memory_errors import explained_memory
-from airnp.model import Model
+from airnp.model.factorization import explained_memory
+from airnp.model.fidelity import FidelityScale, Loss
+from airnp.model.objective import Model
+from airnp.model.offsets import MaskSides
 from airnp.optimizers import resolve_optimizer
-from airnp.prepared import prepare
 from airnp.regularizers import Regularizer
-from airnp.result import FitResult
-from airnp.running.loop import Loop
-from airnp.running.options import Callback, Options, checked_callback, checked_seconds
-from airnp.saving.checkpoints import checked_file
-from airnp.sparse.choice import Form, on_the_host, refuse_for_dense, refuse_for_sparse, wants_sparse
-from airnp.sparse.mask_factor import MaskSides
-from airnp.stopping.rules import resolve_stop
+from airnp.results.result import FitResult
+from airnp.sparse_choice import Form, on_the_host, refuse_for_dense, refuse_for_sparse, wants_sparse
+from airnp.training.checkpoints import checked_file
+from airnp.training.loop import Loop
+from airnp.training.options import Callback, Options, checked_callback, checked_seconds
+from airnp.training.stopping import resolve_stop
 
 
 def fit(
@@ -210,7 +210,7 @@ def fit(
     Y, xp, device = on_the_host(Y, xp, device)
     if wants_sparse(form, Y, depth, rank, dtype, xp, device):
         refuse_for_sparse(mask=mask, operator=operator, shape=shape, precision=precision, truth=truth)
-        from airnp.sparse.fitting import fit_sparse  # brings numba and SciPy
+        from airnp.sparse_fitting import fit_sparse  # brings numba and SciPy
 
         return fit_sparse(  # type: ignore[return-value]  # what a caller gets who asks for this form
             Y, xp=xp, device=device, regularizers=regularizers, weights=weights, fidelity=fidelity, loss=loss,

@@ -11,15 +11,7 @@ from array_api_compat import array_namespace
 
 from airnp._arrays import Array
 from airnp.engines import reference
-from airnp.engines.contract import (
-    AdamUpdate,
-    DescentUpdate,
-    Engine,
-    Moments,
-    Schedule,
-    SecondMoment,
-    Update,
-)
+from airnp.engines.contract import AdamUpdate, DescentUpdate, Engine, Moments, Schedule, SecondMoment, Update
 
 Kind: TypeAlias = Literal["factor", "graph"]
 

@@ -9,11 +9,11 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from airnp.bounds import Bounds
+from airnp.data.bounds import Bounds
+from airnp.data.inputs import EmptyLineWarning
 from airnp.fitting import fit
-from airnp.inputs import EmptyLineWarning
-from airnp.newrows import RowModel
 from airnp.regularizers import Regularizer
+from airnp.results.newrows import RowModel
 
 try:
     from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
@@ -40,8 +40,8 @@ class AIRImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
 
     .. math:: \hat x = μ + K_{\cdot o} (K_{oo} + σ^2 I)^{-1} (y_o - μ_o)
 
-    :mod:`airnp.newrows` derives this, and says how σ² is chosen: by entries of training rows that are hidden
-    for the purpose, since the residuals of a fit say little about it.
+    :mod:`airnp.results.newrows` derives this, and says how σ² is chosen: by entries of training rows that are
+    hidden for the purpose, since the residuals of a fit say little about it.
 
     Parameters
     ----------

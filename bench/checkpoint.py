@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 
 import airnp
-from airnp.running.loop import Loop
-from airnp.running.training import Training
+from airnp.training.loop import Loop
+from airnp.training.steps import Training
 from bench.timing import in_pinned_process, interleaved
 
 PORTION = 10

@@ -23,7 +23,7 @@ import numpy as np
 
 import airnp
 from airnp import masks
-from airnp.demo import scene
+from airnp.commands.demo import scene
 from airnp.images.tiles import Grid, ramps
 from bench.speed import RESULTS
 from bench.timing import POOLS, markdown

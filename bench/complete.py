@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 import airnp
-from airnp.demo import scene
+from airnp.commands.demo import scene
 from bench.paper_rows import ROWS, Problem, Row
 from bench.speed import RESULTS
 from bench.timing import markdown

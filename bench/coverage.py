@@ -35,7 +35,7 @@ from typing import Any
 import numpy as np
 
 import airnp
-from airnp.confidence import conformal
+from airnp.results import calibration as conformal
 from bench.paper_rows import ROWS, Problem, Row, load
 from bench.speed import RESULTS
 from bench.table1_cells import Cells, Record, write_whole

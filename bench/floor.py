@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from airnp.factorization import factor_shapes
+from airnp.model.factorization import factor_shapes
 
 
 def product_shapes(m: int, n: int, depth: int, rank: int) -> list[tuple[int, int, int]]:

@@ -148,7 +148,7 @@ def make_stack(case: Case) -> Any:
 def airnp_program(case: Case, problem: Any, xp: Any, seconds: Callable[[Runner, int], float]) -> Program:
     """airnp as ``airnp.fit`` runs it: on CuPy's device or, for NumPy, on the CPU."""
     import airnp
-    from airnp.running.training import Training
+    from airnp.training.steps import Training
     from bench.peers.problem import LEARNING_RATE, regularizers
 
     objective = airnp.Objective(
@@ -423,7 +423,7 @@ class Machine:
 
 def look_around() -> Machine:
     """Find the device, PyTorch with CUDA, and nvidia-smi."""
-    from airnp.engines.cuda_device import check_device, describe
+    from airnp._devices import check_device, describe
 
     missing = []
     device, bus, tf32 = None, "", False

@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 
-from airnp.engines import kernel_sources
+from airnp.engines import launching as kernel_sources
 from bench.speed import RESULTS
 from bench.timing import markdown
 from tests.mutants import LATE_FILES, MODULES, MUTATIONS, Mutation, Verdict, trial
@@ -30,7 +30,8 @@ STORE = RESULTS / "mutants.json"
 HEAD = """# Broken kernels, and the tests that find them
 
 Every kernel was broken in at least ten plausible ways, one at a time, and its tests were run on the CPU:
-first `tests/test_kernels.py` (right values, in the modes `fast` and `fma`), `test_kernels_sanitized.py`
+first `tests/engines/test_kernels.py` (right values, in the modes `fast` and `fma`),
+`test_kernels_sanitized.py`
 (AddressSanitizer and UBSan: `asan`; the race detector: `tsan`), `test_kernel_indices.py` (matrices with more
 than 2^31 entries) and `test_kernel_sources.py` (what the text may say); for the sparse form,
 `test_sparse_kernels.py` has all of these. Then, for what they did not find, `test_nvrtc.py` (NVIDIA's
@@ -111,7 +112,7 @@ def main(argv: list[str] | None = None) -> int:
         def check(modules: set[str], *, late: bool) -> None:
             """Make sure that the texts as they are pass these tests."""
             for module in sorted(modules):
-                verdict = attempt(module, kernel_sources.module(module), late=late)
+                verdict = attempt(module, kernel_sources.module_source(module), late=late)
                 if verdict.test is not None:
                     parser.error(f"{module} as it is fails in {verdict.test} ({verdict.sign})")
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import dataclass
 
-from airnp.factorization import factor_shapes
+from airnp.model.factorization import factor_shapes
 from bench.floor import product_shapes
 from bench.timing import markdown
 

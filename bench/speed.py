@@ -174,7 +174,7 @@ def case_runners(options: dict, floor_options: dict, threads: int) -> dict:
     import numpy as np
 
     import airnp
-    from airnp.running.training import Training
+    from airnp.training.steps import Training
     from bench.floor import floor
 
     (m, n), batch = options.pop("shape", (240, 240)), options.pop("batch", 1)

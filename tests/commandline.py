@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import airnp
-from airnp import cli
+from airnp.commands import main as cli
 
 
 def main(*words):

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from airnp.engines import kernel_sources
+from airnp.engines import launching as kernel_sources
 from tests.simt import AddressTable, RawModule
 
 KINDS = ("row", "global", "product")
@@ -59,7 +59,7 @@ def instances(scalar: str) -> dict[str, list[str]]:
 @cache
 def _module(name: str, mode: str) -> Any:
     names = [*instances("float")[name], *instances("double")[name]]
-    code = kernel_sources.module(name)
+    code = kernel_sources.module_source(name)
     return RawModule(code=code, options=("-std=c++17",), name_expressions=names, mode=mode)
 
 

@@ -26,8 +26,8 @@ import numpy as np
 from scipy.sparse import csr_array
 
 import airnp
+from tests.results.test_storage import assert_same as assert_same_dense
 from tests.sparse_results import assert_same as assert_same_sparse
-from tests.test_storage import assert_same as assert_same_dense
 
 EVERY = 0.05
 LONGEST = 0.25

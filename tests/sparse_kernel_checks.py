@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from airnp.sparse import reference
-from airnp.sparse.contract import Edges, Offsets, Slopes
-from airnp.sparse.entries import Entries, Pattern
-from airnp.sparse.pieces import Pieces, cut
+from airnp.data.entries import Entries, Pattern
+from airnp.engines import sparse_reference as reference
+from airnp.engines.contract import Edges, Offsets, Slopes
+from airnp.engines.sparse_cuda import Pieces, cut
 from tests.kernel_checks import assert_close, run_and_check
 from tests.kernel_launches import NULL, THREADS, Launch, Machine, fenced, flag, scalar_name, scratch
 

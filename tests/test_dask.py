@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 
 import airnp
 from airnp import masks
+from airnp.commands.demo import scene
 from airnp.dask import inpaint
-from airnp.demo import scene
-from airnp.images.tile_parts import cut, joined, piece
-from airnp.images.tiles import Grid, Tile, blended
+from airnp.images.tiles import Grid, Tile, blended, cut, joined, piece
 from bench.cluster import seam_errors
 
 PATIENCE = 120.0

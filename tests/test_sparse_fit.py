@@ -23,11 +23,10 @@ from airnp import (
     WeightDecay,
     datasets,
 )
-from airnp.sparse import choice
-from airnp.sparse.edges import Exchange, edges_to
-from airnp.sparse.entries import read_entries
-from airnp.sparse.neighbours import exact, nearest
-from airnp.sparse.watching import held_out_entries
+from airnp import sparse_choice as choice
+from airnp.data.entries import read_entries
+from airnp.regularizers.candidates import Exchange, edges_to, exact, nearest
+from airnp.training.sparse_watch import held_out_entries
 
 
 def table(
@@ -311,7 +310,7 @@ def test_an_approximate_index_finds_most_of_the_nearest(dtype, monkeypatch):
         rng.standard_normal((40, 8))[rng.integers(40, size=3000)] + 0.3 * rng.standard_normal((3000, 8))
     ).astype(dtype)
     right = exact(points, np.arange(3000), 10)
-    monkeypatch.setattr("airnp.sparse.neighbours._EXACT_ROWS", 100)
+    monkeypatch.setattr("airnp.regularizers.candidates._EXACT_ROWS", 100)
     found, again = nearest(points, 10), nearest(points, 10, threads=2)
     np.testing.assert_array_equal(found, again)
     assert not (found == np.arange(3000)[:, None]).any()

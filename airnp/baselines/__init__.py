@@ -31,13 +31,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from airnp.baselines.averages import mean
 from airnp.baselines.factorizations import dmf, dmf_de, rdmf
-from airnp.baselines.inpainting import biharmonic
-from airnp.baselines.lowrank import svd
-from airnp.baselines.neighbours import knn
 from airnp.baselines.patches import pnmc
-from airnp.baselines.shrinkage import soft_impute
+from airnp.baselines.simple import biharmonic, knn, mean
+from airnp.baselines.spectral import soft_impute, svd
 
 __all__ = ["METHODS", "biharmonic", "dmf", "dmf_de", "knn", "mean", "pnmc", "rdmf", "soft_impute", "svd"]
 

@@ -9,7 +9,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from airnp._checks import checked_whole
-from airnp.baselines._problem import Bools, Values, checked_seed, complete_each, shown
+from airnp.baselines.problem import Bools, Values, checked_seed, complete_each, shown
 
 Size = tuple[int, int]
 Samples = NDArray[np.float32]

@@ -9,9 +9,17 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+
+from airnp.results.atomic import real_path, write_atomically
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
 
 OK = 0
 FAILED = 1
@@ -134,3 +142,90 @@ def _number(text: str) -> float:
         return float(text)
     except ValueError:
         return math.nan
+
+
+def add_output_arguments(parser: argparse.ArgumentParser, kinds: str, *, required: bool = True) -> None:
+    """Add ``--output`` and ``--force``."""
+    parser.add_argument(
+        *("-o", "--output"), required=required, type=Path, metavar="FILE", help=f"what to write: {kinds}"
+    )
+    parser.add_argument("--force", action="store_true", help="overwrite files that are there already")
+
+
+def check_archive(name: str, path: Path | None) -> None:
+    """Raise a UsageError if a file for what only ``.npz`` can hold is called otherwise."""
+    if path is not None and path.suffix != ".npz":
+        raise UsageError(f"--{name}: expected a name that ends in .npz, got {path}")
+
+
+def check_output(path: Path, force: bool) -> None:
+    """Raise a UsageError unless this file can be written without harm."""
+    folder = real_path(path).parent
+    if not folder.is_dir():
+        raise UsageError(f"{path}: the folder {folder} does not exist")
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder")
+    if path.exists() and not path.is_file():
+        raise UsageError(f"{path} is no ordinary file")  # to replace a device would be a disaster
+    if path.exists() and not force:
+        raise UsageError(f"{path} is there already; --force overwrites")
+    if not os.access(folder, os.W_OK):
+        raise UsageError(f"{path}: no permission to write in {folder}")
+
+
+def write_whole(path: Path, write: Callable[[BinaryIO], None]) -> None:
+    """Write a file through `write`: it is complete or as it was before, never in between.
+
+    Raises
+    ------
+    WorkError
+        If the disk refuses.
+    """
+    try:
+        write_atomically(path, write)
+    except OSError as error:
+        raise WorkError(f"could not write {path}: {error}") from error
+
+
+def add_bounds_argument(parser: argparse.ArgumentParser, help: str) -> None:
+    """Add ``--bounds``."""
+    parser.add_argument("--bounds", nargs=2, type=finite_number, metavar=("LOW", "HIGH"), help=help)
+
+
+def bounds_of(options: argparse.Namespace) -> tuple[float, float] | None:
+    """Return the bounds as :func:`airnp.fit` takes them."""
+    return None if options.bounds is None else (options.bounds[0], options.bounds[1])
+
+
+def check_within(
+    options: argparse.Namespace, source: Path, values: npt.NDArray[Any], place: Callable[[int], str]
+) -> None:
+    """Raise a UsageError if numbers of a file are outside of the bounds.
+
+    Parameters
+    ----------
+    options : Namespace
+    source : Path
+        The file.
+    values : array (k,)
+        Its numbers, NaN where one is missing.
+    place : callable
+        Says where number k is.
+    """
+    import numpy as np
+
+    from airnp.data.bounds import Bounds
+
+    if options.bounds is None:
+        return
+    low, high = options.bounds
+    if low > high:
+        raise UsageError(f"--bounds: expected LOW <= HIGH, got {low:g} {high:g}")
+    limits = Bounds.of((low, high))
+    assert limits is not None
+    outside = np.flatnonzero(limits.outside(values))
+    if len(outside):
+        raise UsageError(
+            f"{source}: {len(outside)} numbers are outside --bounds {low:g} {high:g}, the first is "
+            f"{values[outside[0]]:g} in {place(int(outside[0]))}"
+        )

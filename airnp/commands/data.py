@@ -45,7 +45,7 @@ def _list(options: argparse.Namespace) -> int:
 
 
 def _where(entry: Entry) -> str:
-    from airnp.datasets import files
+    from airnp.datasets import download as files
     from airnp.datasets.catalogue import FILES
 
     places = {files.where(FILES[name]) for name in entry.files}
@@ -55,7 +55,7 @@ def _where(entry: Entry) -> str:
 
 
 def _fetch(options: argparse.Namespace) -> int:
-    from airnp.datasets import files
+    from airnp.datasets import download as files
     from airnp.datasets.catalogue import ENTRIES, FILES
 
     wanted = [ENTRIES[name] for name in dict.fromkeys(options.names or ENTRIES)]
@@ -84,7 +84,7 @@ def _fetch(options: argparse.Namespace) -> int:
 
 
 def _path(options: argparse.Namespace) -> int:
-    from airnp.datasets import files
+    from airnp.datasets import download as files
 
     print(files.cache_folder())
     given = files.given_folder()

@@ -16,18 +16,20 @@ from airnp.commands.base import (
     OK,
     Command,
     UsageError,
+    add_output_arguments,
     add_talk_arguments,
+    check_output,
     report,
     shows_progress,
     whole_number,
+    write_whole,
 )
-from airnp.commands.fitting import add_fit_arguments, explained, fit_options, fit_within
-from airnp.commands.outputs import add_output_arguments, check_output, write_whole
-from airnp.commands.reading import add_reading_arguments, reading_of
+from airnp.commands.options import add_fit_arguments, explained, fit_options, fit_within
+from airnp.commands.tables import add_reading_arguments, reading_of
 
 if TYPE_CHECKING:
-    from airnp.graphs import Graph
-    from airnp.result import FitResult
+    from airnp.results.graphs import Graph
+    from airnp.results.result import FitResult
 
 DESCRIPTION = """\
 Write which rows, or which columns, a fit has found to be alike: an undirected graph with positive weights.

@@ -82,7 +82,7 @@ def _blas() -> str:
 
 def _cupy() -> str:
     """Say whether CuPy is there, with which devices, and if not, why."""
-    from airnp.engines.cuda_device import describe, first_line
+    from airnp._devices import describe, first_line
 
     try:
         return describe()

@@ -14,13 +14,15 @@ from airnp.commands.base import (
     OK,
     Command,
     UsageError,
+    add_output_arguments,
     add_talk_arguments,
+    check_output,
     report,
     shows_progress,
     whole_number,
+    write_whole,
 )
-from airnp.commands.fitting import add_fit_arguments, explained, fit_options
-from airnp.commands.outputs import add_output_arguments, check_output, write_whole
+from airnp.commands.options import add_fit_arguments, explained, fit_options
 
 if TYPE_CHECKING:
     from airnp.images.files import Bools, Picture, Pixels

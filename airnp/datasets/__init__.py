@@ -9,8 +9,8 @@ if their SHA-256 is the known one. Reading them needs ``pip install "airnp[data]
 ('barbara', 'baboon', 'cameraman', 'syn_netflix', 'dti_ic', 'dti_gpcr', 'movielens_100k')
 """
 
-from airnp.datasets.dataset import Dataset
-from airnp.datasets.files import ChecksumError, DownloadError
+from airnp.datasets.catalogue import Dataset
+from airnp.datasets.download import ChecksumError, DownloadError
 from airnp.datasets.loaders import (
     baboon,
     barbara,

@@ -18,7 +18,7 @@ from airnp._arrays import Array
 from airnp.engines import _cpu_kernels as kernels
 from airnp.engines import threads as pool
 from airnp.engines._blas import address
-from airnp.engines.apart import empty_apart
+from airnp.engines.buffers import Lending, empty_apart
 from airnp.engines.contract import (
     AdamUpdate,
     AdjacencyKind,
@@ -30,10 +30,9 @@ from airnp.engines.contract import (
     Step,
     Update,
     VariationKind,
+    numbers,
 )
-from airnp.engines.lending import Lending
-from airnp.engines.pace import Pace
-from airnp.engines.stepnumbers import numbers
+from airnp.engines.threads import Pace
 
 _SMALL = 16_384
 """Entries below which cutting work into chunks costs more than it gives."""

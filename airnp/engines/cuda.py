@@ -21,6 +21,7 @@ from array_api_compat import array_namespace
 
 from airnp._arrays import Array
 from airnp.engines import _cublas, reference
+from airnp.engines.buffers import Lending
 from airnp.engines.contract import (
     AdamUpdate,
     AdjacencyKind,
@@ -32,10 +33,9 @@ from airnp.engines.contract import (
     Step,
     Update,
     VariationKind,
+    numbers,
 )
-from airnp.engines.cuda_launch import THREADS, Recording, call, launch
-from airnp.engines.lending import Lending
-from airnp.engines.stepnumbers import numbers
+from airnp.engines.launching import THREADS, Recording, call, launch
 
 CAPACITY = 128
 """Iterations between two looks at the device: rows of the tables of step numbers and of recorded values."""

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from airnp._checks import checked_seed, checked_whole
 from airnp.fitting import fit
-from airnp.fleet.crews import Crew, GivenCrew
-from airnp.fleet.own_crew import OwnCrew
-from airnp.result import FitResult
-from airnp.running.progress import CountBar
+from airnp.fleet.crews import Crew, GivenCrew, OwnCrew
+from airnp.results.result import FitResult
+from airnp.training.progress import CountBar
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor, Future

@@ -22,7 +22,7 @@ from airnp.fitting import fit
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
-    from airnp.result import FitResult
+    from airnp.results.result import FitResult
 
 _POOLS = ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 

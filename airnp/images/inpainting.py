@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import inspect
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from airnp._arrays import dtype_name, from_numpy
-from airnp._checks import checked_seed
+from airnp._checks import checked_seed, checked_whole
+from airnp.data.bounds import Bounds
+from airnp.fitting import fit
 from airnp.images.filling import Filler, warn_of_holes
-from airnp.images.layout import Group, Layout
-from airnp.images.options import checked_grid, checked_options
-from airnp.images.picture import Picture, read_image
-from airnp.images.pixels import PixelKind
-from airnp.images.tiles import Tile, Values, blended
-from airnp.running.progress import CountBar
+from airnp.images.picture import Group, Layout, Picture, read_image
+from airnp.images.tiles import Grid, Tile, Values, blended
+from airnp.training.progress import CountBar
 
 
 def inpaint(
@@ -114,7 +115,7 @@ def inpaint(
     --------
     >>> import numpy as np
     >>> from airnp import masks
-    >>> from airnp.demo import scene
+    >>> from airnp.commands.demo import scene
     >>> grey = scene(32)
     >>> picture = np.rint(255 * np.stack([grey, grey**2, 1 - grey], axis=-1)).astype(np.uint8)
     >>> mask = masks.random((32, 32), missing=0.3, seed=0)
@@ -170,3 +171,65 @@ def _checked_out(out: Any, host: Values, home: Any) -> Values:
     if np.may_share_memory(out, host):
         raise ValueError("out: expected memory of its own, got that of image")
     return out
+
+
+_WIDEST_OVERLAP = 64
+_SMALLEST_TILE = 16
+
+_NOT_FOR_TILES = (
+    *("Y", "mask", "operator", "shape", "weights", "truth", "integers"),
+    *("progress", "checkpoint", "checkpoint_every"),
+    *("form", "offsets", "mask_factor", "batch_size"),
+)
+"""What :func:`airnp.fit` has for one matrix, and several tiles cannot share, or for sparse matrices alone."""
+
+_FOR_TILES = tuple(name for name in inspect.signature(fit).parameters if name not in _NOT_FOR_TILES)
+
+
+def checked_grid(height: int, width: int, tile: Any, overlap: Any) -> Grid:
+    """Return the tiles that ``tile`` and ``overlap`` ask for, or raise."""
+    size = checked_whole("tile", tile, least=_SMALLEST_TILE)
+    if overlap is None:
+        overlap = min(size // 4, _WIDEST_OVERLAP)
+    return Grid(height, width, size, checked_whole("overlap", overlap, least=0))
+
+
+def checked_options(options: dict[str, Any]) -> dict[str, Any]:
+    """Return options of :func:`airnp.fit` that tiles can share, or raise for others."""
+    for name in options:
+        if name not in _FOR_TILES:
+            raise TypeError(
+                f"{name}: not an option of inpaint; of airnp.fit's it has {', '.join(_FOR_TILES)}"
+            )
+    return options
+
+
+@dataclass(frozen=True)
+class PixelKind:
+    """What a filled pixel may be: a dtype and bounds within its range."""
+
+    dtype: np.dtype[Any]
+    limits: Bounds
+
+    @classmethod
+    def of(cls, dtype: np.dtype[Any], bounds: Any) -> PixelKind:
+        """Return the kind of an image's dtype, within ``bounds`` or else its own range."""
+        whole = dtype.kind != "f"
+        own: Any = np.iinfo(dtype) if whole else np.finfo(dtype)
+        # The largest int64 is no float64; the next one up would overflow.
+        least, most = float(own.min), float(own.max)
+        most = most if most <= own.max else float(np.nextafter(most, 0))
+        given = Bounds.of(bounds, whole)
+        low, high = (-np.inf, np.inf) if given is None else (float(given.low), float(given.high))
+        if (np.isfinite(low) and low < least) or (np.isfinite(high) and high > most):
+            raise ValueError(f"bounds: expected numbers within the range of {dtype}, got {bounds!r}")
+        limits = Bounds.of((max(low, least), min(high, most)), whole)
+        assert limits is not None
+        return cls(dtype, limits)
+
+    def of_pixels(self, content: Values) -> Values:
+        """Return floating-point numbers as pixels."""
+        if self.dtype.kind != "f":
+            return np.asarray(self.limits.put_on(content)).astype(self.dtype)
+        with np.errstate(over="ignore"):  # what is too large for the dtype is above the bounds
+            return np.asarray(self.limits.put_on(content.astype(self.dtype)))

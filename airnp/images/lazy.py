@@ -15,9 +15,8 @@ import dask.array as da
 import numpy as np
 
 from airnp._arrays import natural_float
-from airnp.images.layout import Group, Layout
-from airnp.images.picture import Picture, check_gaps_are_told, nothing_observed
-from airnp.images.surroundings import Around, has_empty_lines, region_around
+from airnp.images.filling import Around, has_empty_lines, region_around
+from airnp.images.picture import Group, Layout, Picture, check_gaps_are_told, nothing_observed
 from airnp.images.tiles import Bools, Grid, Tile, Values, square_sums
 
 _SIDE = 512
@@ -111,7 +110,7 @@ def arranged(values: Values, marks: Values | None) -> Picture:
 
 
 def surroundings(picture: LazyPicture, grid: Grid, places: list[Place]) -> dict[Place, Around]:
-    """Return for each tile what :func:`airnp.images.surroundings.surroundings` does, still to be computed."""
+    """Return for each tile what :func:`airnp.images.filling.surroundings` does, still to be computed."""
     found: dict[Place, Around] = {}
     factor = 1
     while places:

@@ -14,13 +14,11 @@ several, the Figure. Nothing is shown or written before you say so: ``plt.show()
 No setting of matplotlib is changed. Colours can be told apart by colour-blind people and in grey.
 """
 
-from airnp.graph_recorder import GraphRecorder
-from airnp.plot.curves import trajectories
-from airnp.plot.heatmaps import laplacians
+from airnp.plot.curves import singular_values, trajectories
+from airnp.plot.maps import laplacians, uncertainty
 from airnp.plot.network import graph
 from airnp.plot.pictures import before_after
-from airnp.plot.spectrum import singular_values
-from airnp.plot.uncertainty import uncertainty
+from airnp.training.graph_recorder import GraphRecorder
 
 __all__ = [
     "GraphRecorder",

@@ -9,10 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from airnp import metrics
-from airnp.plot.canvas import panels
-from airnp.plot.inputs import one_matrix, one_truth
-from airnp.plot.style import HOLE, UNKNOWN, bare, label_lines, shape_of_entries
-from airnp.result import FitResult
+from airnp.plot.style import HOLE, UNKNOWN, bare, label_lines, one_matrix, one_truth, panels, shape_of_entries
+from airnp.results.result import FitResult
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

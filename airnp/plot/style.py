@@ -1,15 +1,22 @@
-"""How the pictures look: colours that most eyes tell apart, also in grey, and quiet axes."""
+"""How plots look, and where they are drawn: colours, axes, panels, one problem of a stack."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from airnp._arrays import Array, to_numpy
+from airnp.results.graphs import chosen_problem
+from airnp.results.result import FitResult
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
 
 BLUE, ORANGE, GREEN, PURPLE, SKY, YELLOW = "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00"
 """The palette of Okabe and Ito."""
@@ -78,3 +85,58 @@ def logarithmic_axis(ax: Axes, low: float, high: float) -> None:
 
 def _leading_digit(value: float) -> int:
     return int(f"{value:.0e}"[0])
+
+
+def pyplot() -> Any:
+    """Return ``matplotlib.pyplot``, or raise an error that says how to install it."""
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise ImportError('airnp.plot draws with matplotlib: pip install "airnp[plot]"') from error
+    return plt
+
+
+def one_panel(ax: Axes | None, width: float, height: float) -> Axes:
+    """Return the given axes, or those of a new figure of so many inches."""
+    plt = pyplot()
+    if ax is not None:
+        return ax
+    axes: Axes = plt.subplots(figsize=(width, height), layout="constrained")[1]
+    return axes
+
+
+def panels(
+    count: int, axes: Iterable[Axes] | None, width: float, height: float, across: int = 5
+) -> tuple[Figure, list[Axes]]:
+    """Return so many axes and their figure: the given ones, or new ones of so many inches each.
+
+    New ones stand in rows of at most ``across``, as equal as can be.
+    """
+    plt = pyplot()
+    if axes is not None:
+        given = list(np.ravel(np.asarray(axes, dtype=object)))
+        if len(given) != count:
+            raise ValueError(f"axes: expected {count}, got {len(given)}")
+        return given[0].figure, given
+    rows = -(-count // across)
+    columns = -(-count // rows)
+    figure, grid = plt.subplots(
+        rows, columns, figsize=(columns * width, rows * height), layout="constrained", squeeze=False
+    )
+    for spare in grid.flat[count:]:
+        spare.remove()
+    return figure, list(grid.flat[:count])
+
+
+def one_matrix(array: Array, result: FitResult, problem: Any) -> npt.NDArray[Any]:
+    """Return the matrix (m, n) of one problem, of an array that has the shape of the result."""
+    place: Any = chosen_problem(tuple(result.matrix.shape[:-2]), problem)
+    return np.asarray(to_numpy(array)[place])
+
+
+def one_truth(truth: Any, result: FitResult, problem: Any) -> npt.NDArray[np.float64]:
+    """Return the matrix (m, n) of one problem, of a truth that a caller gave, after checking its shape."""
+    values = np.asarray(to_numpy(truth), dtype=np.float64)
+    if values.shape != tuple(result.matrix.shape):
+        raise ValueError(f"truth: expected shape {tuple(result.matrix.shape)}, got {values.shape}")
+    return one_matrix(values, result, problem)

@@ -9,9 +9,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from airnp._arrays import Array, Namespace, from_numpy
+from airnp.data.linearmaps import Blocks, GuardedMap, Transform, bound_transform, check_adjoint
 from airnp.engines.contract import Engine, LaplacianTerms, Memory, Update
-from airnp.linearmaps import GuardedMap, check_adjoint
-from airnp.transforms import Blocks, Transform, bound_transform
 
 GRAPH_WEIGHT = 1.44
 """Default λ of a graph of mean degree 1, as a multiple of the fidelity scale s.

@@ -9,6 +9,7 @@ import numpy as np
 from array_api_compat import array_namespace, is_array_api_obj, is_cupy_namespace, is_numpy_namespace
 
 from airnp._arrays import Array, from_numpy, to_numpy
+from airnp.data.linearmaps import Columns, Rows, Transform, axis_name, checked_axis
 from airnp.engines.contract import Engine
 from airnp.regularizers.base import (
     GRAPH_WEIGHT,
@@ -20,7 +21,6 @@ from airnp.regularizers.base import (
     checked_choice,
     checked_weight,
 )
-from airnp.transforms import Columns, Rows, Transform, axis_name, checked_axis
 
 
 class FixedGraphTerm(Term):

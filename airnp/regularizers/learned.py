@@ -6,6 +6,7 @@ from typing import Any
 
 from airnp._arrays import Array
 from airnp._checks import checked_whole
+from airnp.data.linearmaps import Columns, Rows, Transform, axis_name, checked_axis
 from airnp.engines.contract import AdjacencyKind, Engine, Memory, Update
 from airnp.regularizers.base import (
     GRAPH_WEIGHT,
@@ -17,7 +18,6 @@ from airnp.regularizers.base import (
     checked_choice,
     checked_weight,
 )
-from airnp.transforms import Columns, Rows, Transform, axis_name, checked_axis
 
 _ADJACENCIES = ("row", "global", "product")
 

@@ -15,10 +15,9 @@ Numbers are read exactly and written with as many digits as bring them back.
 
 from __future__ import annotations
 
+from airnp.tables.binary import holds_result
 from airnp.tables.files import SUFFIXES, kind_of, read, read_sparse, write
-from airnp.tables.numpy_files import holds_result
-from airnp.tables.reading import Reading
-from airnp.tables.table import Table, TableError
+from airnp.tables.table import Reading, Table, TableError
 
 __all__ = [
     "SUFFIXES",

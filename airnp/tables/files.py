@@ -1,22 +1,30 @@
-"""Tables on disk, read and written in the format of the file's suffix."""
+"""Tables on disk, read and written in the format of the file's suffix, compressed or not."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import gzip
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from airnp.tables.cells import number_of
-from airnp.tables.matrix_market import read_any_mtx, read_mtx, write_mtx
-from airnp.tables.numpy_files import read_npy, read_npz, read_sparse_npz, write_npy, write_npz
-from airnp.tables.opening import opened, packing
-from airnp.tables.parquet import read_parquet, write_parquet
-from airnp.tables.reading import Reading
-from airnp.tables.table import Table, TableError
-from airnp.tables.text import read_text, write_text
+from airnp.tables.binary import (
+    read_any_mtx,
+    read_mtx,
+    read_npy,
+    read_npz,
+    read_parquet,
+    read_sparse_npz,
+    write_mtx,
+    write_npy,
+    write_npz,
+    write_parquet,
+)
+from airnp.tables.table import Reading, Table, TableError
+from airnp.tables.text import number_of, read_text, write_text
 
 
 class _Format(NamedTuple):
@@ -121,3 +129,34 @@ def _without_codes(table: Table, missing: Iterable[str]) -> Table:
     if not codes:
         return table
     return replace(table, values=np.where(np.isin(table.values, codes), np.nan, table.values))
+
+
+@contextmanager
+def packing(file: BinaryIO, kind: str) -> Iterator[BinaryIO]:
+    """Return where to write a file's plain content, which is compressed if its kind ends in ``.gz``."""
+    if kind.endswith(".gz"):
+        # No name and no time inside: the same table gives the same bytes.
+        with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed:
+            yield packed  # type: ignore[misc]
+    else:
+        yield file
+
+
+@contextmanager
+def opened(path: Path, kind: str) -> Iterator[BinaryIO]:
+    """Open a file of one of the formats `SUFFIXES` to read; what is wrong with its content names the file."""
+    with open(path, "rb") as file:
+        try:
+            with _unpacked(file, kind) as content:
+                yield content
+        except TableError as error:
+            raise TableError(f"{path}: {error}") from error
+        except (ImportError, MemoryError):
+            raise
+        except Exception as error:
+            # Bytes that are not what the name says can fail in any way; to the user each means the same.
+            raise TableError(f"{path}: cannot be read as {kind} ({error})") from error
+
+
+def _unpacked(file: BinaryIO, kind: str) -> Any:
+    return gzip.GzipFile(fileobj=file) if kind.endswith(".gz") else file

@@ -1,15 +1,15 @@
-"""A matrix with gaps and labels, and the error of files that hold none."""
+"""A matrix with gaps and labels, what a user says about its file, and conversions to arrays."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from airnp.bounds import ALL_WHOLE
+from airnp.data.bounds import ALL_WHOLE
 
 Values = npt.NDArray[Any]
 Bools = npt.NDArray[np.bool_]
@@ -65,3 +65,62 @@ class Table:
             for labels, number in ((self.rows, row), (self.columns, column))
         )
         return "row {}, column {}".format(*names)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How to read a file, where that is not to be guessed.
+
+    Attributes
+    ----------
+    header : bool or None
+        Whether the first line of a text file holds the columns' names; None: guess.
+    index : str or None
+        The column with the rows' labels: its name, or its number from 1; ``"none"`` for none; None: guess.
+    delimiter : str or None
+        Between the cells of a text file; None: guess.
+    missing : tuple of str
+        What else means missing, besides empty cells, NaN, NA and the like. A number is compared as a number.
+    array : str or None
+        Which array of an ``.npz`` file.
+    """
+
+    header: bool | None = None
+    index: str | None = None
+    delimiter: str | None = None
+    missing: tuple[str, ...] = ()
+    array: str | None = None
+
+
+def from_array(array: Values) -> Table:
+    """Return a matrix as a table of floating-point numbers, as precise as it needs to be."""
+    if array.ndim != 2:
+        raise TableError(f"expected a matrix, found an array of shape {array.shape}")
+    if array.dtype.kind not in "biuf":
+        raise TableError(f"expected real numbers, found dtype {array.dtype}")
+    narrow = array.dtype.itemsize <= 2 or array.dtype == np.float32
+    return Table(array.astype(np.float32 if narrow else np.float64), dtypes=[array.dtype] * array.shape[1])
+
+
+def from_sparse(matrix: Any) -> Table:
+    """Return a sparse matrix as a table: what it stores is observed, be it an explicit zero."""
+    entries = matrix.tocoo()
+    table = from_array(entries.toarray())
+    stored = np.zeros(table.values.shape, dtype=bool)
+    stored[entries.row, entries.col] = True
+    return replace(table, values=np.where(stored, table.values, np.nan).astype(table.values.dtype))
+
+
+def whole_array(table: Table) -> Values:
+    """Return all values as one array, in the dtype they came in if that is one and loses nothing."""
+    kinds = set(table.dtypes or ())
+    return in_own_dtype(table.values, kinds.pop()) if len(kinds) == 1 else table.values
+
+
+def in_own_dtype(values: Values, dtype: np.dtype[Any]) -> Values:
+    """Return numbers in the dtype they came in, if these were integers and nothing is lost."""
+    if dtype.kind not in "iu" or not np.isfinite(values).all() or ALL_WHOLE.fractional(values).any():
+        return values
+    limits = np.iinfo(dtype)
+    fits = limits.min <= values.min() and values.max() <= limits.max
+    return values.astype(dtype) if fits else values

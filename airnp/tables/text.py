@@ -1,17 +1,15 @@
-"""Tables as text, .csv and .tsv."""
+"""Tables as text: separators, numbers, gaps, headers and row names of .csv and .tsv files."""
 
 from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Sequence
 from typing import Any, BinaryIO
 
 import numpy as np
 
-from airnp.tables.cells import MISSING, number_of, told_delimiter
-from airnp.tables.names import Cells, has_header, index_column
-from airnp.tables.reading import Reading
-from airnp.tables.table import Table, TableError
+from airnp.tables.table import Reading, Table, TableError
 
 
 def read_text(file: BinaryIO, reading: Reading, delimiter: str | None) -> Table:
@@ -86,3 +84,90 @@ def write_text(file: BinaryIO, table: Table, delimiter: str) -> None:
 def _cell(value: Any) -> str:
     """Return the shortest text that is read as this number; whole numbers have no decimal point."""
     return "" if np.isnan(value) else str(value).removesuffix(".0")
+
+
+MISSING = frozenset({"", "nan", "na", "n/a", "#n/a", "<na>", "null", "none"})
+"""What means missing, in lower case."""
+
+LOOKED_AT = 50
+"""Lines from which the delimiter is told."""
+
+_DELIMITERS = (",", ";", "\t", "|", " ")
+
+
+def number_of(text: str) -> float | None:
+    """Return a cell as a number, None if it is something else."""
+    if "_" in text:  # digits in groups are Python's, not a table's
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def is_text(cell: str, missing: frozenset[str]) -> bool:
+    """Whether a cell is neither a number nor one of those that mean missing."""
+    return cell.lower() not in missing and number_of(cell) is None
+
+
+def told_delimiter(text: str) -> str:
+    """Return what separates the cells: what cuts all of the first lines into equally many."""
+    lines = [line for line in text.splitlines()[:LOOKED_AT] if line.strip()]
+    fitting = []
+    for delimiter in _DELIMITERS:
+        lengths = {len(line) for line in csv.reader(lines, delimiter=delimiter, skipinitialspace=True)}
+        if len(lengths) == 1 and lengths != {1}:
+            fitting.append(delimiter)
+    # Spaces are also written after another delimiter, or inside labels.
+    if len(fitting) > 1 and " " in fitting:
+        fitting.remove(" ")
+    if len(fitting) > 1:
+        found = " or ".join(map(repr, fitting))
+        raise TableError(f"cannot tell whether {found} separates the cells; --delimiter decides")
+    return fitting[0] if fitting else ","
+
+
+Cells = list[list[str]]
+
+
+def has_header(cells: Cells, missing: frozenset[str]) -> bool:
+    """Whether the first line holds names: if a cell other than the first is text, or the corner is empty."""
+    first = cells[0]
+    if any(is_text(cell, missing) for cell in first[1:]):
+        return True
+    below = [line[0] for line in cells[1:]]
+    labelled = any(is_text(cell, missing) for cell in below)
+    if not first[0]:
+        return labelled or all(below)
+    if not is_text(first[0], missing):
+        return False
+    if len(first) > 1 and labelled:
+        # Names of years over labelled rows look like a row of numbers with a label of its own.
+        raise TableError("cannot tell whether the first line holds names; --header or --no-header decides")
+    return True
+
+
+def index_column(
+    names: list[str] | None, body: Cells, missing: frozenset[str], reading: Reading
+) -> int | None:
+    """Return which column holds the rows' labels: the first, if it holds text or its name is empty."""
+    if reading.index is not None:
+        return named_column(reading.index, names, len(body[0]) if body else 0)
+    width = len(names) if names is not None else len(body[0])
+    if width == 1:
+        return None
+    unnamed = names is not None and not names[0] and all(line[0] for line in body)
+    return 0 if unnamed or any(is_text(line[0], missing) for line in body) else None
+
+
+def named_column(wanted: str, names: Sequence[Any] | None, width: int) -> int | None:
+    """Return the place of a column that is called by its name or its number from 1; None for ``"none"``."""
+    if wanted == "none":
+        return None
+    known = [] if names is None else [str(name) for name in names]
+    if wanted in known:
+        return known.index(wanted)
+    if wanted.isdecimal() and 1 <= int(wanted) <= width:
+        return int(wanted) - 1
+    listed = f", the names are {', '.join(map(repr, known[:10]))}" if known else ""
+    raise TableError(f"--index-col: there is no column {wanted!r} among the {width}{listed}")

@@ -19,11 +19,10 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from airnp.tables.cells import LOOKED_AT, number_of, told_delimiter
-from airnp.tables.files import kind_of
-from airnp.tables.opening import opened, packing
-from airnp.tables.parquet import load_pandas
+from airnp.tables.binary import load_pandas
+from airnp.tables.files import kind_of, opened, packing
 from airnp.tables.table import TableError
+from airnp.tables.text import LOOKED_AT, number_of, told_delimiter
 
 SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
 """The endings of file names that can be read and written."""

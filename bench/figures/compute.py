@@ -11,7 +11,7 @@ import numpy as np
 import airnp
 from airnp import baselines
 from airnp.engines.reference import adjacency
-from airnp.running.state import FitState
+from airnp.training.recorder import FitState
 from bench.figures.problems import Problem, load
 from bench.figures.runs import DEEP, DEFAULTS, TRUTH, Run
 

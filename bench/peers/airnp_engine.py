@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import airnp
-from airnp.running.training import Training
+from airnp.training.steps import Training
 from bench.peers.problem import LEARNING_RATE, Problem, regularizers
 
 

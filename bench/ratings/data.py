@@ -117,7 +117,7 @@ def random_gaps(loader: str, share: float, seed: int) -> Table:
 
 def _few_neighbours(graph: Any) -> csr_array:
     """Return a graph as it is if it is sparse, else with the strongest edges of each node."""
-    from airnp.sparse.strongest import strongest
+    from airnp.results.graphs import strongest
 
     return csr_array(graph) if issparse(graph) else strongest(csr_array(graph), FEW_NEIGHBOURS)
 

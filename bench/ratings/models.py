@@ -70,8 +70,8 @@ class Model:
 
 def offsets_only(table: Table, settings: Settings, seed: int, watch: Watch | None) -> np.ndarray:
     """μ + b_i + c_j."""
-    from airnp.sparse.entries import read_entries
-    from airnp.sparse.offsets import first_offsets
+    from airnp.data.entries import read_entries
+    from airnp.model.offsets import first_offsets
 
     mean, rows, columns = first_offsets(read_entries(table.matrix), settings["shrinkage"])
     return mean + rows[table.test.rows] + columns[table.test.columns]

@@ -79,7 +79,7 @@ def _to_error(case: Case, table: Any, prepared: Any) -> Case:
 def dense(case: Case) -> Case:
     """Time an iteration of the dense form on the same table: X and two whole graphs."""
     import airnp
-    from airnp.running.training import Training
+    from airnp.training.steps import Training
 
     table = planted(case["m"], case["n"], case["per_row"])
     mask = np.zeros(table.matrix.shape, bool)

@@ -10,14 +10,12 @@ import numpy as np
 from scipy.sparse import csr_array
 
 import airnp
+from airnp.data.entries import Batches, read_entries
+from airnp.engines.contract import Edges
 from airnp.engines.threads import using
-from airnp.sparse.batches import Batches
-from airnp.sparse.contract import Edges
-from airnp.sparse.entries import read_entries
-from airnp.sparse.model import SparseModel
-from airnp.sparse.parameters import Layout, SparseState
-from airnp.sparse.start import first_state
-from airnp.sparse.training import SparseTraining
+from airnp.model.factored import Layout, SparseModel, SparseState
+from airnp.model.initialization import first_state
+from airnp.training.sparse_loop import SparseTraining
 
 RATE = 1e-2
 SPREAD = 0.1

@@ -11,7 +11,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from airnp.cli import COMMANDS, main
+from airnp.commands.main import COMMANDS, main
 
 _WIDTH = "92"
 

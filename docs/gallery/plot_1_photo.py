@@ -11,13 +11,13 @@ import numpy as np
 
 import airnp
 import airnp.baselines
-from airnp.demo import scene
+from airnp.commands.demo import scene
 
 # %%
 # The picture
 # -----------
-# :func:`airnp.demo.scene` paints a grey still life. Three tones of it make a colour picture of 8 bits, as a
-# camera would deliver it.
+# :func:`airnp.commands.demo.scene` paints a grey still life. Three tones of it make a colour picture of 8
+# bits, as a camera would deliver it.
 
 grey = scene(96)
 tones = np.stack([grey**0.8, grey, grey**1.3], axis=-1)

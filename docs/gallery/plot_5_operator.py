@@ -13,7 +13,7 @@ from scipy.ndimage import gaussian_filter
 from scipy.sparse.linalg import LinearOperator
 
 import airnp
-from airnp.demo import scene
+from airnp.commands.demo import scene
 
 # %%
 # The instrument

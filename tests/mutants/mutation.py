@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from airnp.engines import kernel_sources
+from airnp.engines import launching as kernel_sources
 
 MODULES = {
     "graph_statistics": "laplacian",
@@ -62,7 +62,7 @@ class Mutation:
         ValueError
             If the text to replace is not there, or not the only one.
         """
-        text = kernel_sources.module(self.module)
+        text = kernel_sources.module_source(self.module)
         for part in (self.after, self.old) if self.after else (self.old,):
             if part not in text:
                 raise ValueError(f"{self.kernel}, {self.what}: the text has no {part!r}")

@@ -34,7 +34,7 @@ def pytest_configure() -> None:
     # Not earlier: tests/conftest.py has to be the first to import NumPy.
     from hypothesis import Phase, settings
 
-    from airnp.engines import kernel_sources
+    from airnp.engines import launching as kernel_sources
 
     # One failing example is enough; nobody reads the smallest one.
     settings.register_profile(
@@ -44,9 +44,9 @@ def pytest_configure() -> None:
         report_multiple_bugs=False,
     )
     settings.load_profile("mutants")
-    right = kernel_sources.module
+    right = kernel_sources.module_source
     broken = {path.stem: path.read_text(encoding="utf-8") for path in _folder().glob("*.cu")}
-    kernel_sources.module = lambda name: broken[name] if name in broken else right(name)
+    kernel_sources.module_source = lambda name: broken[name] if name in broken else right(name)
 
 
 def pytest_runtest_logstart(nodeid: str) -> None:

@@ -1,5 +1,5 @@
 // One planted defect in each kernel when RIGHT is false; its correct twin when RIGHT is true.
-// tests/test_simt.py has the table that says which mode must catch which defect.
+// tests/engines/test_simt.py has the table that says which mode must catch which defect.
 
 // ---- barriers and shared memory
 

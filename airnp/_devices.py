@@ -1,0 +1,76 @@
+"""CUDA devices: whether one can be used, which ones there are, and how much memory is free."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airnp.engines import INSTALL_CUPY
+
+_OLDEST_CUDA = 12
+_OLDEST_DEVICE = 7.0
+"""Compute capability: Volta, of 2017, the oldest that the kernels are compiled and tested for."""
+
+
+def check_device(device: Any = None) -> None:
+    """Raise a RuntimeError that says what is missing, unless a CUDA device can be used.
+
+    Parameters
+    ----------
+    device : int or cupy.cuda.Device, optional
+        The one that is wanted. Default: the current one.
+    """
+    import cupy
+
+    runtime = cupy.cuda.runtime
+    try:
+        count = runtime.getDeviceCount()
+    except runtime.CUDARuntimeError as error:
+        raise RuntimeError(f"xp: CuPy {cupy.__version__} cannot use a device: {first_line(error)}") from None
+    if count == 0:
+        raise RuntimeError(f"xp: CuPy {cupy.__version__} finds no CUDA device")
+    version = runtime.runtimeGetVersion()
+    if version < 1000 * _OLDEST_CUDA:
+        raise RuntimeError(f"xp: expected CUDA {_OLDEST_CUDA} or newer, CuPy has {_cuda_version(version)}")
+    chosen = runtime.getDevice() if device is None else int(getattr(device, "id", device))
+    if not 0 <= chosen < count:
+        raise ValueError(f"device: expected one of 0 to {count - 1}, got {chosen}")
+    properties = runtime.getDeviceProperties(chosen)
+    capability = properties["major"] + properties["minor"] / 10
+    if capability < _OLDEST_DEVICE:
+        raise RuntimeError(
+            f"device: {_name(properties)} has compute capability {capability}, "
+            f"{_OLDEST_DEVICE} or newer is needed; engine='reference' may still work"
+        )
+
+
+def describe() -> str:
+    """Return one line on CuPy and the devices it finds, or on what is missing."""
+    try:
+        import cupy
+    except ModuleNotFoundError:
+        return f"not installed: {INSTALL_CUPY}"
+    try:
+        check_device()
+    except RuntimeError as error:
+        return f"{cupy.__version__}, no usable device: {str(error).removeprefix('xp: ')}"
+    runtime = cupy.cuda.runtime
+    devices = []
+    for number in range(runtime.getDeviceCount()):
+        properties = runtime.getDeviceProperties(number)
+        size = properties["totalGlobalMem"] / 2**30
+        devices.append(f"{_name(properties)} ({size:.0f} GiB, sm_{properties['major']}{properties['minor']})")
+    return f"{cupy.__version__}, CUDA {_cuda_version(runtime.runtimeGetVersion())}: {', '.join(devices)}"
+
+
+def _name(properties: dict[str, Any]) -> str:
+    name = properties["name"]
+    return name.decode() if isinstance(name, bytes) else str(name)
+
+
+def _cuda_version(number: int) -> str:
+    return f"{number // 1000}.{number % 1000 // 10}"
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's message, or its kind where it says nothing."""
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

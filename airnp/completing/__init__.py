@@ -1,0 +1,1 @@
+"""Choosing models and settings by held-out entries: ``complete`` and ``search``."""

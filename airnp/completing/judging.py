@@ -1,0 +1,165 @@
+r"""Observed entries that judge fits: held out in the shape of the gaps, and with an error of their own.
+
+Entries that are missing here and there are judged by entries held out here and there, each of which counts
+by itself. Holes are judged by copies of them. The errors within a hole are much alike, so what counts is how
+many holes there are, not how many entries: a copy is one *cluster*, and has one error, the mean over its
+entries. Holes are copied with a probability that is proportional to their area; the plain mean of the
+clusters' errors :math:`e_c` is therefore an estimate of the mean over all missing entries:
+
+.. math:: \bar e = \frac1k \sum_c e_c, \qquad \mathrm{se}^2 = \frac vk, \qquad
+          v = \frac{1}{k-1} \sum_c (e_c - \bar e)^2.
+
+The gaps themselves are a sample as well. With :math:`g_c` entries in hole c, the mean error over them
+scatters about its expectation with the variance :math:`v \sum g_c^2 / (\sum g_c)^2`, which a forecast has to
+add.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from airnp.data.holdout import have_holes, holes, how_many, scattered
+
+Bools = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
+
+_HOLES, _MOST = 10, 0.2
+"""Copies of holes to hold out at least, as far as they are not more than this share of the entries."""
+
+_TRIES, _TOUCHING = 1000, 60
+"""Copies that are tried, and how many in a row may touch a hole before one of them is taken all the same."""
+
+
+@dataclass(frozen=True, eq=False)
+class Judges:
+    """Held-out entries of one matrix.
+
+    Attributes
+    ----------
+    held_out : boolean array (m, n)
+    clusters : int array (entries held out,)
+        The cluster, from 0, of each entry, in the order of ``numpy.argwhere``.
+    truth : array (entries held out,)
+    scale : float
+        The range of the observed entries, by which errors are divided.
+    gaps : int array
+        Sizes of the clusters that are missing.
+    in_holes : bool
+        Whether the clusters are copies of holes.
+    unlike_the_gaps : bool
+        Whether the gaps are holes, of which no copies could be held out.
+    """
+
+    held_out: Bools
+    clusters: npt.NDArray[np.int64]
+    truth: Floats
+    scale: float
+    gaps: npt.NDArray[np.int64]
+    in_holes: bool
+    unlike_the_gaps: bool
+
+    @classmethod
+    def drawn(
+        cls, values: npt.NDArray[Any], observed: Bools, fraction: float, rng: np.random.Generator
+    ) -> Judges:
+        """Draw judges of a matrix.
+
+        Parameters
+        ----------
+        values : ndarray (m, n)
+            Anything where not observed.
+        observed : ndarray of bool (m, n)
+        fraction : float
+            Share of the observed entries to hold out; more where that makes fewer than ten holes.
+        rng : Generator
+
+        Examples
+        --------
+        >>> picture = np.random.default_rng(0).random((40, 40))
+        >>> observed = np.ones((40, 40), dtype=bool)
+        >>> observed[10:14, 20:24] = False
+        >>> judges = Judges.drawn(picture, observed, 0.05, np.random.default_rng(1))
+        >>> judges.in_holes, judges.count, int(judges.held_out.sum())
+        (True, 10, 160)
+        """
+        seen = values[observed].astype(np.float64)
+        scale = float(seen.max() - seen.min())
+        if scale == 0:
+            raise ValueError("Y: all observed entries are equal, so there is no range to measure errors by")
+        wanted = how_many(len(seen), fraction)
+        labels = _labels(observed, wanted, rng)
+        in_holes = labels is not None
+        if labels is None:
+            held = scattered(observed, wanted, rng)
+            labels = np.full(held.shape, -1)
+            labels[held] = np.arange(held.sum())
+        held = labels >= 0
+        clusters = np.unique(labels[held], return_inverse=True)[1].reshape(-1)
+        if clusters.max(initial=0) < 1:
+            raise ValueError(f"Y: {len(seen)} observed entries are too few to hold some of them out")
+        gaps = _sizes(~observed) if in_holes else np.ones(int((~observed).sum()), dtype=np.int64)
+        unlike = not in_holes and have_holes(observed)
+        return cls(held, clusters, values[held].astype(np.float64), scale, gaps, in_holes, unlike)
+
+    @property
+    def count(self) -> int:
+        """How many clusters there are."""
+        return int(self.clusters.max()) + 1
+
+    def errors(self, matrix: npt.NDArray[Any]) -> Floats:
+        """Return the NMAE of a completed matrix (m, n) in each cluster."""
+        sizes = np.abs(matrix[self.held_out].astype(np.float64) - self.truth) / self.scale
+        return np.bincount(self.clusters, weights=sizes) / np.bincount(self.clusters)
+
+    def forecast_error(self, errors: Floats) -> float:
+        """Return how far the error on the missing entries is likely to be from the mean of these."""
+        of_gaps = (self.gaps.astype(np.float64) ** 2).sum() / max(self.gaps.sum(), 1) ** 2
+        return float(np.sqrt(errors.var(ddof=1) * (1 / len(errors) + of_gaps)))
+
+
+def standard_error(errors: Floats) -> float:
+    """Return the standard error of the mean of independent errors."""
+    return float(errors.std(ddof=1) / np.sqrt(len(errors)))
+
+
+def _labels(observed: Bools, wanted: int, rng: np.random.Generator) -> npt.NDArray[np.int64] | None:
+    """Return the number of the copy at each entry, −1 at the others; None if there are no holes to copy."""
+    if not have_holes(observed):
+        return None
+    from scipy import ndimage
+
+    sizes = _sizes(~observed)
+    typical = float((sizes**2).sum() / sizes.sum())
+    wanted = max(wanted, min(round(_HOLES * typical), round(_MOST * observed.sum())))
+    labels = np.full(observed.shape, -1, dtype=np.int64)
+    left, count, touching = observed.copy(), 0, 0
+    for _ in range(_TRIES):
+        if observed.sum() - left.sum() >= wanted:
+            break
+        copy = holes(observed, 1, rng)
+        if not copy.any():
+            break  # it has tried many places by itself
+        copy &= left
+        lines_lost = any((left.any(axis) != (left & ~copy).any(axis)).any() for axis in (0, 1))
+        if lines_lost or not copy.any():
+            continue
+        # Holes that touch are one larger hole, which is harder to fill than those that are missing.
+        if touching < _TOUCHING and (ndimage.binary_dilation(copy) & ~left).any():
+            touching += 1
+            continue
+        labels[copy] = count
+        left &= ~copy
+        count, touching = count + 1, 0
+    return labels if count > 1 else None
+
+
+def _sizes(missing: Bools) -> npt.NDArray[np.int64]:
+    """Return how many entries each hole has."""
+    from scipy import ndimage
+
+    labels, count = ndimage.label(missing)
+    return np.bincount(labels[missing], minlength=count + 1)[1:]

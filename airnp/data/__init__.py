@@ -1,0 +1,1 @@
+"""Data: reading what users have, normalising it, bounds, holding entries out, linear maps."""

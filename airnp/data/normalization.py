@@ -1,0 +1,92 @@
+"""Bringing data of any scale to [0, 1] and back, so that one set of defaults serves them all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from array_api_compat import array_namespace
+
+from airnp._arrays import Array, beside, from_numpy, to_numpy
+from airnp.data.inputs import Observations
+from airnp.data.linearmaps import Transform
+
+
+@dataclass(frozen=True)
+class Normalization:
+    """X = offset + scale · X̂, where X̂ is what the factors multiply to.
+
+    Attributes
+    ----------
+    offset, scale : arrays (…, 1, 1)
+        One pair per problem of a stack.
+    """
+
+    offset: Array
+    scale: Array
+
+    def undo(self, X: Array) -> Array:
+        """Return X in the data's own units."""
+        with beside(X):
+            return self.offset + self.scale * X
+
+
+def identity(observations: Observations, batch: tuple[int, ...]) -> Normalization:
+    """Return the normalisation that changes nothing."""
+    xp, device, dtype = observations.xp, observations.device, observations.dtype
+    offset = from_numpy(np.zeros((*batch, 1, 1)), xp, device, dtype)
+    return Normalization(offset, from_numpy(np.ones((*batch, 1, 1)), xp, device, dtype))
+
+
+def by_range(observations: Observations) -> tuple[Observations, Normalization]:
+    """Return the observations as (Y − min)/(max − min) of the observed entries, problem by problem.
+
+    Computed in the input's own precision before any cast to a narrower type, so that a large offset does
+    not eat the digits. Constant data has no range; its own size takes the place.
+    """
+    values, mask = observations.values, observations.mask
+    xp = array_namespace(values)
+    infinite = xp.full_like(values, xp.inf)
+    low = xp.min(xp.where(mask, values, infinite), axis=(-2, -1), keepdims=True)
+    high = xp.max(xp.where(mask, values, -infinite), axis=(-2, -1), keepdims=True)
+    # Halves, because the difference itself may overflow.
+    largest = min(float(xp.finfo(values.dtype).max), float(np.finfo(observations.dtype).max))
+    if bool(xp.any(high / 2 - low / 2 > largest / 2)):
+        raise ValueError(f"Y: the range of observed entries overflows {observations.dtype}; scale it down")
+    span = high - low
+    size = xp.where(low == 0, xp.ones_like(low), xp.abs(low))
+    span = xp.where(span > 0, span, size)
+    scaled = xp.where(mask, (values - low) / span, xp.zeros_like(values))
+    place = observations.place
+    dtype = observations.dtype
+    return replace(observations, values=scaled), Normalization(place(low, dtype), place(span, dtype))
+
+
+def by_size(
+    observations: Observations, operator: Transform, shape: tuple[int, int]
+) -> tuple[Observations, Normalization]:
+    """Return measurements divided by the size that the matrix behind them is likely to have.
+
+    A matrix whose entries are of size c has measurements of size c·rms(A(probe)) for a probe with entries of
+    size 1; both a constant probe and one with random signs are tried, because an operator may blur the
+    one or remove the other. The offset stays zero: an operator says nothing about it.
+    """
+    xp, device, dtype = observations.xp, observations.device, observations.dtype
+    signs = np.random.default_rng(0).choice([-1.0, 1.0], size=shape)
+    probes = [from_numpy(probe, xp, device, dtype) for probe in (np.ones(shape), signs)]
+    gain = max(_root_mean_square(to_numpy(operator.forward(probe))) for probe in probes)
+    size = _root_mean_square(to_numpy(observations.values)[to_numpy(observations.mask)])
+    # The root mean square of data in [0, 1] is about one half.
+    span = 2 * size / gain if size > 0 and gain > 0 else 1.0
+    offset, scale = np.zeros((1, 1)), np.full((1, 1), span)
+    normalization = Normalization(from_numpy(offset, xp, device, dtype), from_numpy(scale, xp, device, dtype))
+    return replace(observations, values=observations.values / span), normalization
+
+
+def _root_mean_square(array: npt.NDArray[Any]) -> float:
+    """Return √(mean of squares) of a non-empty array, whose squares may overflow or vanish."""
+    sizes = np.abs(array.astype(np.float64))
+    largest = float(np.max(sizes))
+    return largest * float(np.sqrt(np.mean((sizes / largest) ** 2))) if largest > 0 else 0.0

@@ -1,0 +1,95 @@
+"""Arrays for the intermediates of many iterations: aligned, apart from each other, made once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from airnp._arrays import Array
+
+_LINE, _MARGIN = 64, 256
+
+
+def empty_apart(shape: Any, dtype: Any = np.float64) -> npt.NDArray[Any]:
+    """Return an array with any content, well apart from all others in memory.
+
+    Compiled loops check whether what they write may overlap with what they read, and are not vectorised if
+    it might. Small arrays that lie close together look so, by chance, and the last bits of a sum would then
+    depend on where memory happened to be free. Vectors of 64 bytes that begin on a cache line are read at
+    once, others in two halves.
+
+    Examples
+    --------
+    >>> empty_apart((3, 2), np.float32).ctypes.data % 64
+    0
+    """
+    dtype = np.dtype(dtype)
+    size = math.prod(np.atleast_1d(shape).tolist()) * dtype.itemsize
+    memory = np.empty(size + 2 * _MARGIN + _LINE, np.uint8)
+    first = _MARGIN + -memory.ctypes.data % _LINE
+    found: npt.NDArray[Any] = memory[first : first + size].view(dtype).reshape(shape)
+    return found
+
+
+def copied_apart(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return a copy in such memory.
+
+    Examples
+    --------
+    >>> copied_apart(np.eye(2))
+    array([[1., 0.],
+           [0., 1.]])
+    """
+    copy = empty_apart(array.shape, array.dtype)
+    copy[...] = array
+    return copy
+
+
+class Lending:
+    """Lends C-contiguous arrays of one dtype, each made once.
+
+    Parameters
+    ----------
+    empty : callable
+        Makes an array of a shape, with any content.
+    """
+
+    def __init__(self, empty: Callable[[tuple[int, ...]], Array]) -> None:
+        self._empty = empty
+        self._free: dict[int, list[Array]] = {}
+
+    def take(self, shape: tuple[int, ...]) -> Array:
+        """Return a C-contiguous array of this shape, with any content."""
+        free = self._free.get(math.prod(shape))
+        return free.pop().reshape(shape) if free else self._empty(shape)
+
+    def give(self, array: Array) -> None:
+        """Take back an array that is not needed any more."""
+        if array.flags.c_contiguous:
+            self._free.setdefault(array.size, []).append(array)
+
+
+class Workspace:
+    """Lends arrays of NumPy, or of another ``xp``, by name; what a name was lent for before is overwritten.
+
+    Examples
+    --------
+    >>> space = Workspace(np.float32)
+    >>> space.take("slope", (2, 3)) is space.take("slope", (2, 3))
+    True
+    """
+
+    def __init__(self, dtype: Any, xp: Any = np) -> None:
+        self._dtype, self._empty = np.dtype(dtype), empty_apart if xp is np else xp.empty
+        self._arrays: dict[tuple[str, tuple[int, ...]], npt.NDArray[Any]] = {}
+
+    def take(self, name: str, shape: tuple[int, ...]) -> npt.NDArray[Any]:
+        """Return the array of this name and shape, with any content."""
+        found = self._arrays.get((name, shape))
+        if found is None:
+            found = self._arrays[name, shape] = self._empty(shape, self._dtype)
+        return found

@@ -1,0 +1,104 @@
+"""The specification of the sparse form's operations: the formulas in plain NumPy and SciPy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy as xp
+import numpy.typing as npt
+from scipy.sparse import csr_array
+
+from airnp.data.entries import Entries, Pattern
+from airnp.engines import cpu as dense
+from airnp.engines.contract import Edges, Offsets, Slopes
+
+Floats = npt.NDArray[Any]
+
+
+def _matrix(pattern: Pattern, data: Floats) -> Any:
+    return csr_array((data, pattern.indices, pattern.indptr), shape=(pattern.lines, pattern.width))
+
+
+def residuals(
+    entries: Entries,
+    u: Floats,
+    v: Floats,
+    offsets: Offsets,
+    *,
+    scale: float,
+    out: Slopes,
+    plain: bool = False,
+) -> float:
+    r"""Write the gradient of :math:`F = \frac s2 \sum_{(i,j)} w_{ij} (x_{ij} - y_{ij})^2`; return F.
+
+    With E the sparse matrix of s w (x − y): ∂U = E V, ∂V = Eᵀ U, ∂b = E 1, ∂c = Eᵀ 1; ∂μ is the sum of ∂b.
+    """
+    rows, columns = entries.pattern.line_of_each(), entries.pattern.indices
+    error = values_at(rows, columns, u, v, offsets) - entries.values
+    weighted = error if entries.weights is None else entries.weights * error
+    slopes = _matrix(entries.pattern, scale * weighted)
+    out.u[...], out.v[...] = slopes @ v, slopes.T @ u
+    out.rows[...], out.columns[...] = slopes.sum(axis=1), slopes.sum(axis=0)
+    return float(scale / 2 * np.sum(weighted.astype(np.float64) * error))
+
+
+def values_at(
+    rows: npt.NDArray[Any], columns: npt.NDArray[Any], u: Floats, v: Floats, offsets: Offsets
+) -> Floats:
+    """Return μ + b_i + c_j + u_i·v_j at pairs."""
+    products = np.einsum("kr,kr->k", u[rows], v[columns])
+    return np.asarray(products + offsets.rows[rows] + offsets.columns[columns] + u.dtype.type(offsets.mean))
+
+
+def line_sums(pattern: Pattern, x: Floats, out: Floats) -> None:
+    """Write Ω x, Ω being 1 at the pattern's entries."""
+    out[...] = _matrix(pattern, np.ones(len(pattern.indices), x.dtype)) @ x
+
+
+def edge_terms(
+    edges: Edges, logits: Floats, t: Floats, metric: Floats, *, weights: Floats, slopes: Floats, pull: Floats
+) -> float:
+    r"""Write P, ∂R/∂logits and 2 L t of a learned graph over candidate edges; return R.
+
+    .. math:: R = \tfrac12 \langle A, D\rangle = \tfrac12 \sum_{(i,j)} P_{ij} D_{ij}, \quad A = (P + P^T)/2,
+       \quad \partial R/\partial w_{ij} = \tfrac12 P_{ij} (D_{ij} - \textstyle\sum_l P_{il} D_{il}),
+       \quad (2 L t)_i = \sum_j (P_{ij} + P_{ji}) (t_i - t_j)
+    """
+    pattern = edges.pattern
+    starts, ends = pattern.line_of_each(), pattern.indices
+    first = pattern.indptr[:-1]
+    tops = np.maximum.reduceat(logits, first)
+    weights[...] = np.exp(logits - tops[starts])
+    weights /= np.add.reduceat(weights, first)[starts]
+    difference = t[starts] - t[ends]
+    distances = (difference * difference) @ metric
+    means = np.add.reduceat(weights * distances, first)
+    slopes[...] = 0.5 * weights * (distances - means[starts])
+    flow = weights[:, None] * difference
+    np.copyto(pull, 0)
+    np.add.at(pull, starts, flow)
+    np.add.at(pull, ends, -flow)
+    return 0.5 * float(np.sum(means, dtype=np.float64))
+
+
+def laplacian(pattern: Pattern, weights: Floats, t: Floats, metric: Floats, *, pull: Floats) -> float:
+    """Write 2 L t = 2 (deg ⊙ t − A t) of a symmetric adjacency; return R = ½ Σ A_ij D_ij."""
+    adjacency = _matrix(pattern, weights)
+    degrees = np.asarray(adjacency.sum(axis=1))
+    pull[...] = 2 * (degrees[:, None] * t - adjacency @ t)
+    return 0.5 * float(np.sum((t * pull) @ metric, dtype=np.float64))
+
+
+__all__ = ["dense", "number", "numbers", "xp"]
+
+
+def number(value: Any) -> float:
+    """Return a scalar as a float."""
+    return float(value)
+
+
+def numbers(values: Sequence[float]) -> list[float]:
+    """Return scalars that operations gave, as they are."""
+    return list(values)

@@ -1,0 +1,142 @@
+"""Entries, rows or columns that are missing at random, and the checks that all masks share."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def random(shape: Sequence[int], missing: float = 0.3, *, seed: Seed = None) -> Mask:
+    """Drop every entry independently with the same probability.
+
+    Parameters
+    ----------
+    shape : sequence of int
+        ``(m, n)`` or ``(..., m, n)``.
+    missing : float, default 0.3
+        Probability of dropping an entry, in [0, 1). The share actually dropped fluctuates around it.
+    seed : int, SeedSequence, Generator or None
+        Passed to :func:`numpy.random.default_rng`.
+
+    Returns
+    -------
+    ndarray of bool, shape (..., m, n)
+        True = observed.
+
+    Examples
+    --------
+    >>> from airnp import masks
+    >>> mask = masks.random((240, 240), 0.3, seed=0)
+    >>> round(1 - float(mask.mean()), 2)
+    0.3
+    """
+    return np.random.default_rng(seed).random(checked_shape(shape)) >= checked_share(missing)
+
+
+def rows(shape: Sequence[int], missing: float = 0.1, *, seed: Seed = None) -> Mask:
+    """Drop whole rows, chosen at random.
+
+    Parameters
+    ----------
+    shape : sequence of int
+        ``(m, n)`` or ``(..., m, n)``.
+    missing : float, default 0.1
+        Share of the rows to drop, in [0, 1): exactly ``round(missing * m)`` of them, but never all.
+    seed : int, SeedSequence, Generator or None
+        Passed to :func:`numpy.random.default_rng`.
+
+    Returns
+    -------
+    ndarray of bool, shape (..., m, n)
+        True = observed.
+
+    Examples
+    --------
+    >>> from airnp import masks
+    >>> mask = masks.rows((4, 3), 0.25, seed=0)
+    >>> int((~mask).all(axis=1).sum())
+    1
+    """
+    shape = checked_shape(shape)
+    kept = _kept_lines(shape[:-1], checked_share(missing), seed)
+    return np.repeat(kept[..., :, np.newaxis], shape[-1], axis=-1)
+
+
+def columns(shape: Sequence[int], missing: float = 0.1, *, seed: Seed = None) -> Mask:
+    """Drop whole columns, chosen at random.
+
+    Parameters
+    ----------
+    shape : sequence of int
+        ``(m, n)`` or ``(..., m, n)``.
+    missing : float, default 0.1
+        Share of the columns to drop, in [0, 1): exactly ``round(missing * n)`` of them, but never all.
+    seed : int, SeedSequence, Generator or None
+        Passed to :func:`numpy.random.default_rng`.
+
+    Returns
+    -------
+    ndarray of bool, shape (..., m, n)
+        True = observed.
+
+    Examples
+    --------
+    >>> from airnp import masks
+    >>> mask = masks.columns((3, 4), 0.25, seed=0)
+    >>> int((~mask).all(axis=0).sum())
+    1
+    """
+    *batch, m, n = checked_shape(shape)
+    kept = _kept_lines((*batch, n), checked_share(missing), seed)
+    return np.repeat(kept[..., np.newaxis, :], m, axis=-2)
+
+
+def _kept_lines(shape: tuple[int, ...], missing: float, seed: Seed) -> Mask:
+    """Which rows (or columns) stay, drawn anew for each problem; the last axis counts the lines."""
+    lines = shape[-1]
+    dropped = min(round(missing * lines), lines - 1)
+    return np.random.default_rng(seed).permuted(np.broadcast_to(np.arange(lines) >= dropped, shape), axis=-1)
+
+
+Mask = NDArray[np.bool_]
+Seed = int | np.random.SeedSequence | np.random.Generator | None
+
+
+def checked_shape(shape: Any) -> tuple[int, ...]:
+    """Return the shape of a mask, or of a stack of them, as a tuple of int."""
+    expected = "shape: expected positive int (m, n) or (..., m, n)"
+    try:
+        checked = tuple(operator.index(length) for length in shape)
+    except TypeError as error:
+        raise TypeError(f"{expected}, got {shape!r}") from error
+    if len(checked) < 2 or min(checked) < 1:
+        raise ValueError(f"{expected}, got {shape!r}")
+    return checked
+
+
+def checked_share(missing: Any) -> float:
+    """Return a share that is less than all."""
+    return checked_between("missing", missing, "a number in [0, 1)", low=0, high=1)
+
+
+def checked_between(
+    name: str, value: Any, expected: str, *, low: float = -math.inf, high: float = math.inf
+) -> float:
+    """Return `value` as a float if it is a number with ``low <= value < high``; True and False are not."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{name}: expected {expected}, got {value!r}")
+    number = float(value)
+    if not low <= number < high:
+        raise ValueError(f"{name}: expected {expected}, got {value!r}")
+    return number
+
+
+def repeated(mask: Mask, shape: tuple[int, ...]) -> Mask:
+    """Repeat a mask for each problem of a stack, as an array of its own."""
+    return np.broadcast_to(mask, shape).copy()

@@ -1,0 +1,1 @@
+"""What is minimised: the dense and the factored objective, fidelity, initialisation, offsets."""

@@ -1,0 +1,461 @@
+"""The objective: fidelity plus regularisers of a product of factors, with its exact gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from airnp._arrays import Array, from_numpy, namespace_name, on_device, shared_namespace, to_numpy
+from airnp._checks import checked_whole
+from airnp.data.inputs import Observations, read
+from airnp.data.linearmaps import Transform, check_adjoint, check_shape_of_entries, measurement_operator
+from airnp.data.prepared import PreparedData
+from airnp.engines import select_engine
+from airnp.engines.contract import NO_MEMORY, Engine, Memory, Update
+from airnp.model.factorization import factor_gradients, factor_shapes, suffix_products
+from airnp.model.fidelity import Fidelity, FidelityScale, Loss, fidelity_scale, huber_threshold
+from airnp.model.initialization import Initializer, checked_init, draw_graph
+from airnp.regularizers import Problem, Regularizer, Term, default_regularizers
+from airnp.results.result import FittedRegularizer
+
+
+class Evaluation(NamedTuple):
+    """The objective at one point."""
+
+    fidelity: Array
+    """F, shape (…)."""
+    energies: list[Array]
+    """R of each regulariser, shape (…), without λ."""
+    factor_grads: list[Array]
+    graph_grads: list[Array | None]
+    """None where the graph was updated instead."""
+    graphs: list[Array]
+    """Each V, after its update if there was one."""
+
+
+class Objective:
+    r"""The loss that AIR minimises, and its exact gradient, on the data as given.
+
+    .. math:: F(X) + \sum_i λ_i R_i(T_i(X)), \qquad X = W[L-1] \cdots W[1] W[0]
+
+    Nothing is normalised: what you give is what is fitted. For completing a matrix use :func:`airnp.fit`;
+    this class is for those who bring an optimiser of their own.
+
+    Parameters
+    ----------
+    Y : array-like (…, m, n)
+        Data; see :func:`airnp.fit` for all that is accepted. With ``operator``, the measurements.
+    mask : array-like, optional
+        True where observed. Without it NaN means missing.
+    regularizers : list of Regularizer, optional
+        Default: AIR, learned graphs over rows and columns. ``[]`` is plain deep matrix factorisation.
+    depth : int
+        Number of factors L.
+    rank : int, optional
+        Inner dimension r of the factors. Default min(m, n).
+    operator : LinearOperator or object with ``forward`` and ``adjoint``, optional
+        A, for the fidelity s/2 ‖A(X) − y‖².
+    fidelity : {"mean", "sum"}
+        s = 2/(m·n), or s = 1.
+    loss : {"squared", "huber"}
+        Shape of the fidelity; Huber grows linearly beyond ``huber_delta``.
+    huber_delta : float
+        In the data's units.
+    weights : array-like, optional
+        Non-negative weight of each entry.
+    shape : (m, n), optional
+        Shape of X when ``operator`` is a SciPy linear operator that does not tell.
+    dtype : dtype, optional
+        float32 or float64; default as in :func:`airnp.fit`.
+    xp : module, optional
+        Array namespace; default that of Y.
+    engine : str
+        See :func:`airnp.fit`.
+
+    Attributes
+    ----------
+    shape : (m, n)
+    batch : tuple of int
+        Shape of the stack; empty for one matrix.
+    depth, rank : int
+    regularizers : list of Regularizer
+    terms : list of Term
+        The regularisers bound to this problem.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Y = np.outer([1.0, 2, 3], [1.0, 3, 1, 2])
+    >>> objective = Objective(Y, Y != 9, depth=2)
+    >>> params = objective.init(seed=0)
+    >>> [p.shape for p in params]
+    [(3, 4), (3, 3), (3, 3), (4, 4)]
+    >>> value, grads = objective.value_and_grad(params)
+    >>> [g.shape for g in grads]
+    [(3, 4), (3, 3), (3, 3), (4, 4)]
+    """
+
+    def __init__(
+        self,
+        Y: Any,
+        mask: Any = None,
+        *,
+        regularizers: Sequence[Regularizer] | None = None,
+        depth: int = 3,
+        rank: int | None = None,
+        operator: Any = None,
+        fidelity: FidelityScale = "mean",
+        loss: Loss = "squared",
+        huber_delta: float = 0.1,
+        weights: Any = None,
+        shape: tuple[int, int] | None = None,
+        dtype: Any = None,
+        xp: Any = None,
+        engine: str = "auto",
+    ) -> None:
+        seen = read(Y, mask, weights, xp=xp, dtype=dtype, matrices=operator is None)
+        with on_device(seen.xp, seen.device):
+            seen = seen.moved()
+            if operator is not None:
+                operator, shape = measurement_operator(operator, seen.values, shape, seen.xp)
+            self._set_up(
+                seen, regularizers, depth, rank, operator, shape, fidelity, loss, huber_delta, engine
+            )
+
+    @classmethod
+    def from_observations(
+        cls,
+        observations: Observations,
+        *,
+        regularizers: Sequence[Regularizer] | None,
+        depth: int,
+        rank: int | None,
+        operator: Transform | None,
+        shape: tuple[int, int] | None,
+        fidelity: FidelityScale,
+        loss: Loss,
+        huber_delta: float,
+        engine: str,
+    ) -> Objective:
+        """Return the objective of observations that were read and moved already."""
+        objective = cls.__new__(cls)
+        objective._set_up(
+            observations, regularizers, depth, rank, operator, shape, fidelity, loss, huber_delta, engine
+        )
+        return objective
+
+    def _set_up(
+        self,
+        observations: Observations,
+        regularizers: Sequence[Regularizer] | None,
+        depth: int,
+        rank: int | None,
+        operator: Transform | None,
+        shape: tuple[int, int] | None,
+        fidelity: str,
+        loss: str,
+        huber_delta: float,
+        engine: str,
+    ) -> None:
+        self._xp, self._device, self._dtype = observations.xp, observations.device, observations.dtype
+        self._ops = select_engine(engine, self._xp)
+        values, weights = observations.values, observations.weights
+        if operator is None:
+            self.batch: tuple[int, ...] = tuple(values.shape[:-2])
+            self.shape: tuple[int, int] = (int(values.shape[-2]), int(values.shape[-1]))
+            check_shape_of_entries(shape, self.shape)
+        else:
+            assert shape is not None
+            self.batch, self.shape = (), shape
+            self._check_operator(operator)
+        m, n = self.shape
+        self.depth = checked_whole("depth", depth)
+        self.rank = _checked_rank(rank, m, n, self.depth)
+        scale = fidelity_scale(fidelity, m, n)
+        self._fidelity = Fidelity(values, weights, scale, huber_threshold(loss, huber_delta), operator)
+        self.regularizers = checked_regularizers(regularizers)
+        entries = (None, None) if operator is not None else (values, weights)
+        problem = Problem(self.batch, m, n, scale, self._xp, self._device, self._dtype, *entries)
+        self.terms: list[Term] = [regularizer.bind(problem) for regularizer in self.regularizers]
+
+    def _check_operator(self, operator: Transform) -> None:
+        probe = from_numpy(np.zeros(self.shape), self._xp, self._device, self._dtype)
+        check_adjoint("operator", operator, probe, self._xp, self._device, self._dtype)
+
+    @property
+    def engine(self) -> Engine:
+        """The engine that carries out the operations."""
+        return self._ops
+
+    @property
+    def engine_name(self) -> str:
+        """``"cpu"``, ``"cuda"`` or ``"reference"``."""
+        return str(self._ops.__name__).rsplit(".", 1)[-1]
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether :meth:`evaluate` is made of the engine's operations alone, without a user's maps."""
+        scaled = [term.scaled_lines for term in self.terms if term.scaled_lines is not None]
+        plain = all(term.is_plain for term in self.terms) and len(set(scaled)) == len(scaled)
+        return plain and self._fidelity.operator is None
+
+    @property
+    def param_shapes(self) -> list[tuple[int, ...]]:
+        """Shapes of all parameters: the factors W[0] … W[L-1], then V of each learned graph."""
+        factors = [(*self.batch, *shape) for shape in factor_shapes(*self.shape, self.depth, self.rank)]
+        return factors + [term.parameter_shape for term in self.terms if term.parameter_shape is not None]
+
+    def init(self, seed: int | np.random.Generator | None = None, init: Any = "gaussian") -> list[Array]:
+        """Return parameters to start from: the factors W[0] … W[L-1], then one V per learned graph.
+
+        Parameters
+        ----------
+        seed : int, Generator or None
+        init : {"gaussian", "balanced"}, Gaussian, Balanced, or list of arrays
+            Arrays are the factors, or all parameters; they are copied. All problems of a stack start alike.
+        """
+        start = checked_init(init)
+        rng = np.random.default_rng(seed)
+        if isinstance(start, Initializer):
+            drawn = start.draw(rng, *self.shape, self.depth, self.rank)
+            factors = [self._placed(array) for array in drawn]
+            given: list[Array] = []
+        else:
+            factors, given = self._split_given(start)
+        graphs = given or [
+            self._placed(draw_graph(rng, shape[-1])) for shape in self.param_shapes[self.depth :]
+        ]
+        return factors + graphs
+
+    def _placed(self, array: npt.NDArray[np.float64]) -> Array:
+        stacked = np.broadcast_to(array, (*self.batch, *array.shape[-2:]))
+        return from_numpy(stacked, self._xp, self._device, self._dtype)
+
+    def _split_given(self, arrays: Sequence[Any]) -> tuple[list[Array], list[Array]]:
+        shapes = self.param_shapes
+        if len(arrays) not in (self.depth, len(shapes)):
+            raise ValueError(
+                f"init: expected {self.depth} factors, or these and the graphs, {len(shapes)} arrays in all; "
+                f"got {len(arrays)}"
+            )
+        copies = []
+        for position, (array, shape) in enumerate(zip(arrays, shapes, strict=False)):
+            host = to_numpy(array)
+            if host.dtype.kind not in "biuf":
+                raise TypeError(f"init: array {position} must hold real numbers, got dtype {host.dtype}")
+            if host.shape not in (shape, shape[-2:]):
+                raise ValueError(f"init: array {position} must have shape {shape}, got {host.shape}")
+            if not np.all(np.isfinite(host)):
+                raise ValueError(f"init: array {position} has NaN or infinite entries")
+            copies.append(self._placed(host))
+        return copies[: self.depth], copies[self.depth :]
+
+    def value_and_grad(self, params: Sequence[Array]) -> tuple[float, list[Array]]:
+        """Return the loss and its gradient; modifies nothing.
+
+        Parameters
+        ----------
+        params : list of arrays
+            As from :meth:`init`.
+
+        Returns
+        -------
+        value : float
+            The loss, summed over the problems of a stack.
+        grads : list of arrays
+            One for each parameter, of its shape.
+        """
+        self._check_params(params)
+        with on_device(self._xp, self._device):
+            found = self.evaluate(params, memory=NO_MEMORY)
+        grads = [*found.factor_grads, *found.graph_grads]
+        return float(np.sum(self.losses(found.fidelity, found.energies))), grads
+
+    def evaluate(
+        self, params: Sequence[Array], *, updates: Sequence[Update] | None = None, memory: Memory
+    ) -> Evaluation:
+        """Return all parts of the objective; with ``updates``, the graphs make their step on the way.
+
+        Parameters
+        ----------
+        params : list of arrays
+        updates : sequence of Update, optional
+            One per learned graph. V is read and written once when its gradient needs not be kept.
+        memory : Memory
+            Where intermediates may live.
+        """
+        ops, factors = self._ops, params[: self.depth]
+        graphs = iter(params[self.depth :])
+        graph_updates = iter(updates or ())
+        products = suffix_products(ops, factors, memory)
+        x = products[-1]
+        contributions = []
+        for term in self.terms:
+            learned = term.parameter_shape is not None
+            v = next(graphs) if learned else None
+            update = next(graph_updates, None) if learned else None
+            contributions.append(term.prepare(ops, x, v, update, memory))
+        row_scale = _total([part.row_scale for part in contributions])
+        column_scale = _total([part.column_scale for part in contributions])
+        fidelity, gradient = self._fidelity.value_and_gradient(ops, x, row_scale, column_scale, memory)
+        energies = []
+        for term, part in zip(self.terms, contributions, strict=True):
+            energy, gradient = term.accumulate(ops, x, gradient, part)
+            energies.append(energy)
+            if part.terms is not None:
+                memory.give(part.terms.adjacency)
+        if self.depth > 1:
+            memory.give(x)
+        factor_grads = factor_gradients(ops, factors, products, gradient, memory)
+        learned_terms = [part.terms for part in contributions if part.terms is not None]
+        return Evaluation(
+            fidelity,
+            energies,
+            factor_grads,
+            [terms.gradient for terms in learned_terms],
+            [terms.parameter for terms in learned_terms],
+        )
+
+    def losses(self, fidelity: Any, energies: Sequence[Any]) -> npt.NDArray[np.float64]:
+        """Return F + Σ λ R, per problem, from values recorded or evaluated."""
+        total: npt.NDArray[np.float64] = to_numpy(fidelity).astype(np.float64)
+        for term, energy in zip(self.terms, energies, strict=True):
+            total = total + term.weight * to_numpy(energy).astype(np.float64)
+        return total
+
+    def matrix(self, params: Sequence[Array]) -> Array:
+        """Return X, the product of the factors, shape (…, m, n)."""
+        with on_device(self._xp, self._device):
+            return suffix_products(self._ops, params[: self.depth], NO_MEMORY)[-1]
+
+    def adjacencies(self, params: Sequence[Array]) -> list[Any]:
+        """Return each regulariser's adjacency at ``params``; None where it has no graph."""
+        graphs = iter(params[self.depth :])
+        return [
+            term.adjacency(self._ops, next(graphs) if term.parameter_shape is not None else None)
+            for term in self.terms
+        ]
+
+    def pack(self, params: Sequence[Array]) -> npt.NDArray[np.float64]:
+        """Return all parameters (or gradients) as one flat NumPy vector in float64, as SciPy wants them."""
+        return np.concatenate([to_numpy(param).astype(np.float64).ravel() for param in params])
+
+    def unpack(self, vector: npt.ArrayLike) -> list[Array]:
+        """Return the parameters that :meth:`pack` made into a vector."""
+        flat = np.asarray(vector, dtype=np.float64)
+        sizes = [int(np.prod(shape)) for shape in self.param_shapes]
+        if flat.shape != (sum(sizes),):
+            raise ValueError(f"vector: expected shape ({sum(sizes)},), got {flat.shape}")
+        pieces = np.split(flat, np.cumsum(sizes)[:-1])
+        return [
+            from_numpy(piece.reshape(shape), self._xp, self._device, self._dtype)
+            for piece, shape in zip(pieces, self.param_shapes, strict=True)
+        ]
+
+    def _check_params(self, params: Sequence[Array]) -> None:
+        shapes = self.param_shapes
+        if len(params) != len(shapes):
+            raise ValueError(f"params: expected {len(shapes)} arrays, got {len(params)}")
+        for position, (param, shape) in enumerate(zip(params, shapes, strict=True)):
+            if tuple(param.shape) != shape:
+                raise ValueError(
+                    f"params: array {position} must have shape {shape}, got {tuple(param.shape)}"
+                )
+        named = {f"params[{position}]": param for position, param in enumerate(params)}
+        source, _ = shared_namespace({"Y": self._fidelity.values, **named})
+        if source is not self._xp:
+            raise TypeError(
+                f"params: expected arrays of {namespace_name(self._xp)}, got {namespace_name(source)}"
+            )
+
+
+def _total(scales: Sequence[Array | None]) -> Array | None:
+    """Return the sum of those that are there."""
+    total = None
+    for scale in scales:
+        if scale is not None:
+            total = scale if total is None else total + scale
+    return total
+
+
+def _checked_rank(rank: Any, m: int, n: int, depth: int) -> int:
+    if rank is None:
+        return min(m, n)
+    rank = checked_whole("rank", rank)
+    if rank > min(m, n):
+        raise ValueError(
+            f"rank: expected at most min(m, n) = {min(m, n)} for a matrix of {m}x{n}, got {rank}"
+        )
+    if depth == 1 and rank < min(m, n):
+        raise ValueError(
+            f"rank: a single factor (depth=1) has full rank {min(m, n)}, got {rank}; use depth=2 or more"
+        )
+    return int(rank)
+
+
+def checked_regularizers(regularizers: Any) -> list[Regularizer]:
+    """Return the regularisers that a caller lists, or those that None means."""
+    if regularizers is None:
+        return default_regularizers()
+    if isinstance(regularizers, Regularizer):
+        raise TypeError(
+            "regularizers: expected a list of regularizers, got a single one; write [...] around it"
+        )
+    if not isinstance(regularizers, Iterable):
+        raise TypeError(f"regularizers: expected a list of regularizers, got {type(regularizers).__name__}")
+    listed = list(regularizers)
+    for item in listed:
+        if not isinstance(item, Regularizer):
+            raise TypeError(f"regularizers: expected objects such as TotalVariation(1e-4), got {item!r}")
+    return listed
+
+
+@dataclass(frozen=True)
+class Model:
+    """The settings of an objective, as :func:`airnp.fit` has them; see there."""
+
+    regularizers: Sequence[Regularizer] | None
+    depth: int
+    rank: int | None
+    fidelity: FidelityScale
+    loss: Loss
+    huber_delta: float
+    engine: str
+
+    def objective(self, data: PreparedData, observations: Observations) -> Objective:
+        """Return the objective of some of the observations."""
+        return Objective.from_observations(
+            observations,
+            regularizers=self.regularizers,
+            depth=self.depth,
+            rank=self.rank,
+            operator=data.operator,
+            shape=data.shape,
+            fidelity=self.fidelity,
+            loss=self.loss,
+            huber_delta=self.huber_delta,
+            engine=self.engine,
+        )
+
+
+def fitted_regularizers(objective: Objective, params: list[Array]) -> list[FittedRegularizer]:
+    """Return each regulariser of an objective at some parameters."""
+    energies = objective.evaluate(params, memory=NO_MEMORY).energies
+    graphs = iter(params[objective.depth :])
+    return [
+        FittedRegularizer(
+            regularizer.name,
+            repr(regularizer),
+            term.weight,
+            energy,
+            adjacency,
+            next(graphs) if term.parameter_shape is not None else None,
+        )
+        for regularizer, term, energy, adjacency in zip(
+            objective.regularizers, objective.terms, energies, objective.adjacencies(params), strict=True
+        )
+    ]

@@ -1,0 +1,1 @@
+"""Tables of ratings: one call, and what it returns."""

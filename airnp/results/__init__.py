@@ -1,0 +1,1 @@
+"""What comes back: results, graphs, intervals, new rows, and their files."""

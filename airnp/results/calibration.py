@@ -1,0 +1,138 @@
+"""Entries that were predicted by something that had not seen them, beside what was observed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from airnp._arrays import Array, to_numpy
+from airnp.data.bounds import Bounds
+from airnp.data.normalization import Normalization
+
+Values = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """Observed entries beside their predictions by something that had not seen them.
+
+    After a fit, these are the entries that it held out, and the iterate that it chose by them, before it went
+    on with all entries. Where a matrix of low rank replaced the fit, that matrix is found again without
+    some entries, ten times with others left out.
+
+    Attributes
+    ----------
+    positions : ndarray of int (k, d)
+        Of each entry in the result's matrix, which has d axes.
+    values : ndarray of float64 (k,)
+        What was observed, in the data's units.
+    predictions : ndarray of float64 (k,)
+        What was predicted, in the same units.
+    folds : ndarray of int (k,)
+        Entries with the same number were left out together.
+    """
+
+    positions: npt.NDArray[np.int64]
+    values: Values
+    predictions: Values
+    folds: npt.NDArray[np.int64]
+
+    @property
+    def errors(self) -> Values:
+        """Sizes of the differences, (k,)."""
+        return np.abs(self.values - self.predictions)
+
+    def of_problem(self, problem: tuple[int, ...]) -> Calibration:
+        """Return the entries of one problem of a stack, with positions in its matrix."""
+        mine = (self.positions[:, : len(problem)] == np.asarray(problem, dtype=np.int64)).all(axis=1)
+        return Calibration(
+            self.positions[mine, len(problem) :], self.values[mine], self.predictions[mine], self.folds[mine]
+        )
+
+
+def calibration(
+    observed: Array,
+    folds: Iterable[tuple[Bools, npt.NDArray[Any]]],
+    normalization: Normalization,
+    bounds: Bounds | None = None,
+) -> Calibration | None:
+    """Return what is known about entries that were left out; None if none were.
+
+    Parameters
+    ----------
+    observed : array (…, m, n)
+        In the data's units.
+    folds : iterable of (ndarray of bool (…, m, n), ndarray (…, m, n))
+        Entries that were left out together, and a matrix without them, in normalised units.
+    normalization : Normalization
+        Of these matrices.
+    bounds : Bounds, optional
+        Which predictions must keep.
+    """
+    # Residuals may be a millionth of the offset: not in float32.
+    parts = (normalization.offset, normalization.scale)
+    offset, scale = (to_numpy(part).astype(np.float64) for part in parts)
+    known = to_numpy(observed).astype(np.float64)
+    found = []
+    for fold, (left_out, predicted) in enumerate(folds):
+        matrix = offset + scale * predicted.astype(np.float64)
+        if bounds is not None:
+            matrix = bounds.put_on(matrix)
+        number = np.full(int(left_out.sum()), fold, dtype=np.int64)
+        found.append((np.argwhere(left_out), known[left_out], matrix[left_out], number))
+    if not any(len(number) for *_, number in found):
+        return None
+    return Calibration(*(np.concatenate(column) for column in zip(*found, strict=True)))
+
+
+_ROUNDING = 1e-9
+"""(n + 1)·level is a whole number for levels such as 0.9, and must not become the next one by rounding."""
+
+
+def rank_of(count: int, level: float) -> int:
+    """Return k = ⌈(n + 1)·level⌉; more than ``count`` if so few scores cannot tell.
+
+    Examples
+    --------
+    >>> rank_of(9, 0.9), rank_of(99, 0.9), rank_of(8, 0.9)
+    (9, 90, 9)
+    """
+    return max(1, math.ceil((count + 1) * level - _ROUNDING))
+
+
+def fewest(level: float) -> int:
+    """Return how many scores there must be at least: n ≥ level / (1 − level).
+
+    Examples
+    --------
+    >>> fewest(0.5), fewest(0.9), fewest(0.95)
+    (1, 9, 19)
+    """
+    return max(1, math.ceil(level / (1 - level) - _ROUNDING))
+
+
+def quantile(scores: Values, level: float) -> float:
+    """Return the score that a new one does not exceed, with a probability of at least ``level``.
+
+    Parameters
+    ----------
+    scores : ndarray (n,)
+        In any order; n ≥ ``fewest(level)``.
+    level : float
+        Between 0 and 1.
+
+    Examples
+    --------
+    >>> quantile(np.arange(1.0, 10.0), 0.8)
+    8.0
+    """
+    rank = rank_of(len(scores), level)
+    if rank > len(scores):
+        raise ValueError(f"scores: a level of {level:g} needs at least {fewest(level)}, got {len(scores)}")
+    return float(np.partition(scores, rank - 1)[rank - 1])

@@ -1,0 +1,366 @@
+"""Results on disk: one ``.npz`` file, no pickle, written atomically, checked when read."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from os import PathLike
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from airnp.data.bounds import Bounds
+from airnp.data.inputs import Labels
+from airnp.data.normalization import Normalization
+from airnp.engines.contract import Offsets
+from airnp.results.atomic import write_atomically
+from airnp.results.calibration import Calibration
+from airnp.results.history import History
+from airnp.results.result import FitResult, FittedRegularizer
+from airnp.results.sparse_result import SparseFitResult, SparseGraph
+
+FORMAT = "airnp result"
+VERSION = 1
+
+
+def save_result(result: FitResult, path: str | PathLike[str]) -> None:
+    """Write a result; the file is complete or as it was before, never in between."""
+    write_archive(Path(os.fsdecode(path)), *result_record(result.to_numpy()))
+
+
+def result_record(result: FitResult) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return a result of NumPy arrays as a header that JSON can hold, and named arrays."""
+    arrays: dict[str, Any] = {
+        "matrix": result.matrix,
+        "offset": result.normalization.offset,
+        "scale": result.normalization.scale,
+        "best_iter": np.asarray(result.best_iter),
+    }
+    arrays |= {f"factor_{level}": factor for level, factor in enumerate(result.factors)}
+    arrays |= {f"history_{name}": result.history[name] for name in result.history}
+    if result.mask is not None and result.observed is not None:
+        arrays |= {"mask": result.mask, "observed": result.observed}
+    if result.calibration is not None:
+        arrays |= {f"calibration_{name}": array for name, array in vars(result.calibration).items()}
+    if result.bounds is not None:
+        arrays |= {f"bounds_{name}": array for name, array in vars(result.bounds).items()}
+    for position, item in enumerate(result.regularizers):
+        arrays |= _regularizer_arrays(position, item)
+    header = {
+        "format": FORMAT,
+        "version": VERSION,
+        "depth": len(result.factors),
+        "n_iter": result.n_iter,
+        "stop_reason": result.stop_reason,
+        "seed": result.seed,
+        "regularizers": [[item.name, item.description, item.weight] for item in result.regularizers],
+        "labels": None if result.labels is None else _plain_labels(result.labels),
+    }
+    return header, arrays
+
+
+def write_archive(path: Path, header: dict[str, Any], arrays: dict[str, Any]) -> None:
+    """Write a header and arrays; the file is complete or as it was before, never in between."""
+    text = json.dumps({**header, "arrays": sorted(arrays)})
+    write_atomically(path, lambda file: np.savez(file, header=np.asarray(text), **arrays))
+
+
+def _regularizer_arrays(position: int, item: FittedRegularizer) -> dict[str, Any]:
+    prefix = f"regularizer_{position}_"
+    arrays = {prefix + "energy": item.energy}
+    if item.parameter is not None:
+        arrays[prefix + "parameter"] = item.parameter
+    if isinstance(item.adjacency, np.ndarray):
+        arrays[prefix + "adjacency"] = item.adjacency
+    elif item.adjacency is not None:
+        sparse = item.adjacency.tocsr()
+        arrays |= {prefix + part: getattr(sparse, part) for part in ("data", "indices", "indptr")}
+    return arrays
+
+
+def _plain_labels(pair: Labels) -> list[dict[str, Any]]:
+    return [index_to_plain(pair.index), index_to_plain(pair.columns)]
+
+
+def load(path: str | PathLike[str]) -> FitResult:
+    """Read a result that :meth:`airnp.FitResult.save` or :meth:`airnp.SparseFitResult.save` wrote.
+
+    Its arrays are NumPy's.
+
+    Raises
+    ------
+    FileNotFoundError, IsADirectoryError, PermissionError
+        When there is no such file to read.
+    ValueError
+        When the file is damaged, or is not a result of airnp.
+    """
+    with open(path, "rb") as file, understood(path):
+        return assembled(*read_archive(file, without="run_"))
+
+
+def read_header(path: str | PathLike[str]) -> dict[str, Any]:
+    """Return the header of a file: what is in it, but for the arrays. Errors are those of :func:`load`."""
+    with open(path, "rb") as file, understood(path):
+        return read_archive(file, without="run_")[0]
+
+
+@contextmanager
+def understood(path: str | PathLike[str]) -> Iterator[None]:
+    """Say of whatever goes wrong while a file's content is made sense of that the file is to blame."""
+    try:
+        yield
+    except MemoryError:
+        raise
+    except Exception as error:
+        # Bytes that are not ours can fail in any way; each of them means the same to the caller.
+        raise ValueError(
+            f"{os.fsdecode(path)}: not a result saved by airnp, or damaged ({error!r})"
+        ) from error
+
+
+def read_archive(file: BinaryIO, without: str | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the header and the arrays of a file; None for arrays whose names begin as ``without`` says."""
+    arrays = _read_arrays(file, without)
+    header = json.loads(str(arrays.pop("header")))
+    _check_header(header, arrays)
+    return header, arrays
+
+
+def _read_arrays(file: BinaryIO, without: str | None) -> dict[str, Any]:
+    """Return the arrays of an archive, each read in one piece: only then its checksum is compared."""
+    size = file.seek(0, os.SEEK_END)
+    arrays: dict[str, Any] = {}
+    with zipfile.ZipFile(file) as archive:
+        for member in archive.infolist():
+            # Sizes are not under a checksum: do not ask for memory that no honest file needs.
+            if member.compress_type != zipfile.ZIP_STORED or member.compress_size > size:
+                raise ValueError(f"its member {member.filename!r} was not written by airnp")
+            name = member.filename.removesuffix(".npy")
+            if without is not None and name.startswith(without):
+                arrays[name] = None
+                continue
+            content = archive.read(member)
+            if len(content) != member.file_size:
+                raise ValueError(f"its member {member.filename!r} is cut off")
+            arrays[name] = np.load(io.BytesIO(content), allow_pickle=False)
+    return arrays
+
+
+def _check_header(header: dict[str, Any], arrays: dict[str, Any]) -> None:
+    if header["format"] != FORMAT:
+        raise ValueError(f"its format is {header['format']!r}")
+    if header["version"] != VERSION:
+        raise ValueError(f"its version is {header['version']}, this airnp reads {VERSION}")
+    if header["arrays"] != sorted(arrays):
+        raise ValueError("some of its arrays are missing, or there are others")
+
+
+def is_sparse_form(header: dict[str, Any]) -> bool:
+    """Whether a file is that of a fit of the sparse form."""
+    return header.get("form") == "sparse"
+
+
+def assembled(header: dict[str, Any], arrays: dict[str, Any]) -> FitResult:
+    """Return the result in a file, whatever else may be in it."""
+    if is_sparse_form(header):
+        return assembled_sparse(header, arrays)  # type: ignore[return-value]  # what was saved
+    columns = {
+        name.removeprefix("history_"): array for name, array in arrays.items() if name.startswith("history_")
+    }
+    best = arrays["best_iter"]
+    return FitResult(
+        matrix=arrays["matrix"],
+        factors=[arrays[f"factor_{level}"] for level in range(header["depth"])],
+        regularizers=[
+            _regularizer(position, item, arrays) for position, item in enumerate(header["regularizers"])
+        ],
+        history=History.from_columns(columns),
+        n_iter=int(header["n_iter"]),
+        best_iter=int(best) if best.ndim == 0 else best,
+        stop_reason=str(header["stop_reason"]),
+        seed=int(header["seed"]),
+        normalization=Normalization(arrays["offset"], arrays["scale"]),
+        mask=arrays.get("mask"),
+        observed=arrays.get("observed"),
+        labels=_labels(header["labels"]),
+        calibration=_calibration(arrays),
+        bounds=_bounds(arrays),
+    )
+
+
+def _bounds(arrays: dict[str, Any]) -> Bounds | None:
+    if "bounds_low" not in arrays:
+        return None
+    return Bounds(*(arrays[f"bounds_{name}"] for name in ("low", "high", "whole")))
+
+
+def _calibration(arrays: dict[str, Any]) -> Calibration | None:
+    if "calibration_positions" not in arrays:
+        return None
+    names = ("positions", "values", "predictions", "folds")
+    return Calibration(*(arrays[f"calibration_{name}"] for name in names))
+
+
+def _regularizer(position: int, item: list[Any], arrays: dict[str, Any]) -> FittedRegularizer:
+    prefix = f"regularizer_{position}_"
+    adjacency = arrays.get(prefix + "adjacency")
+    if prefix + "indptr" in arrays:
+        from scipy.sparse import csr_array
+
+        nodes = len(arrays[prefix + "indptr"]) - 1
+        parts = tuple(arrays[prefix + part] for part in ("data", "indices", "indptr"))
+        adjacency = csr_array(parts, shape=(nodes, nodes))
+    name, description, weight = item
+    return FittedRegularizer(
+        str(name),
+        str(description),
+        float(weight),
+        arrays[prefix + "energy"],
+        adjacency,
+        arrays.get(prefix + "parameter"),
+    )
+
+
+def _labels(stored: Any) -> Labels | None:
+    if stored is None:
+        return None
+    index, columns = stored
+    return Labels(index_from_plain(index), index_from_plain(columns))
+
+
+SPARSE = "sparse"
+"""What the header's ``form`` says."""
+
+_BOUNDS = ("low", "high", "whole")
+_CSR = ("data", "indices", "indptr")
+
+
+def save_sparse_result(result: SparseFitResult, path: str | PathLike[str]) -> None:
+    """Write a result; the file is complete or as it was before, never in between."""
+    write_archive(Path(os.fsdecode(path)), *sparse_record(result))
+
+
+def sparse_record(result: SparseFitResult) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return a result as a header that JSON can hold, and named arrays."""
+    arrays: dict[str, Any] = {"row_factors": result.row_factors, "column_factors": result.column_factors}
+    if result.offsets is not None:
+        arrays |= {"row_offsets": result.offsets.rows, "column_offsets": result.offsets.columns}
+    if result.bounds is not None:
+        arrays |= {f"bounds_{name}": getattr(result.bounds, name) for name in _BOUNDS}
+    arrays |= {f"history_{name}": result.history[name] for name in result.history}
+    for place, graph in enumerate(result.graphs):
+        arrays |= {f"graph_{place}_{name}": getattr(graph.adjacency, name) for name in _CSR}
+    header = {
+        "format": FORMAT,
+        "version": VERSION,
+        "form": SPARSE,
+        "base": result.base,
+        "mean": None if result.offsets is None else result.offsets.mean,
+        "n_iter": result.n_iter,
+        "best_iter": result.best_iter,
+        "stop_reason": result.stop_reason,
+        "seed": result.seed,
+        "graphs": [[g.name, g.description, g.weight, g.energy, g.learned] for g in result.graphs],
+    }
+    return header, arrays
+
+
+def assembled_sparse(header: dict[str, Any], arrays: dict[str, Any]) -> SparseFitResult:
+    """Return the sparse result in a file."""
+    history = {
+        name.removeprefix("history_"): array for name, array in arrays.items() if name.startswith("history_")
+    }
+    offsets = None
+    if header["mean"] is not None:
+        offsets = Offsets(float(header["mean"]), arrays["row_offsets"], arrays["column_offsets"])
+    bounds = Bounds(*(arrays[f"bounds_{name}"] for name in _BOUNDS)) if "bounds_low" in arrays else None
+    return SparseFitResult(
+        row_factors=arrays["row_factors"],
+        column_factors=arrays["column_factors"],
+        offsets=offsets,
+        base=float(header["base"]),
+        graphs=[_graph(place, *item, arrays=arrays) for place, item in enumerate(header["graphs"])],
+        history=History.from_columns(history),
+        n_iter=int(header["n_iter"]),
+        best_iter=int(header["best_iter"]),
+        stop_reason=str(header["stop_reason"]),
+        seed=int(header["seed"]),
+        bounds=bounds,
+    )
+
+
+def _graph(
+    place: int,
+    name: str,
+    description: str,
+    weight: float,
+    energy: float,
+    learned: bool,
+    *,
+    arrays: dict[str, Any],
+) -> SparseGraph:
+    from scipy.sparse import csr_array
+
+    parts = tuple(arrays[f"graph_{place}_{part}"] for part in _CSR)
+    nodes = len(parts[2]) - 1
+    adjacency = csr_array(parts, shape=(nodes, nodes))
+    return SparseGraph(str(name), str(description), float(weight), float(energy), adjacency, bool(learned))
+
+
+def index_to_plain(index: Any) -> dict[str, Any]:
+    """Return a pandas index as JSON can hold it.
+
+    Text, numbers and times come back as they were, with their names and levels. Labels that are none of
+    these (intervals, objects of one's own) come back as their text.
+    """
+    from pandas import MultiIndex
+
+    if isinstance(index, MultiIndex):
+        return {"levels": [index_to_plain(index.get_level_values(level)) for level in range(index.nlevels)]}
+    stored = {"name": _plain(index.name), "dtype": str(index.dtype), "values": _plain_values(index)}
+    return stored if _comes_back(stored, index) else {**stored, "dtype": "object"}
+
+
+def _plain_values(index: Any) -> list[Any]:
+    if index.dtype.kind in "mM":
+        # Ticks since 1970, in UTC where there is a time zone.
+        return [int(tick) for tick in index.asi8]
+    return [_plain(label) for label in index]
+
+
+def _plain(label: Any) -> Any:
+    """Return one label: numbers and strings as they are, nothing as None, the rest by its text."""
+    from pandas import NA
+
+    label = label.item() if isinstance(label, np.generic) else label
+    if isinstance(label, tuple):
+        return [_plain(part) for part in label]
+    if label is None or label is NA:
+        return None
+    return label if isinstance(label, str | int | float) else str(label)
+
+
+def _comes_back(stored: dict[str, Any], index: Any) -> bool:
+    try:
+        return bool(index_from_plain(stored).equals(index))
+    except (TypeError, ValueError):
+        return False
+
+
+def index_from_plain(stored: dict[str, Any]) -> Any:
+    """Return the pandas index that :func:`to_plain` stored."""
+    from pandas import Index, MultiIndex
+
+    if "levels" in stored:
+        return MultiIndex.from_arrays([index_from_plain(level) for level in stored["levels"]])
+    values = [_label(label) for label in stored["values"]]
+    return Index(values, dtype=stored["dtype"], name=_label(stored["name"]), tupleize_cols=False)
+
+
+def _label(stored: Any) -> Any:
+    return tuple(_label(part) for part in stored) if isinstance(stored, list) else stored

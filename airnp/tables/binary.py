@@ -1,0 +1,170 @@
+"""Tables in binary formats: .npy and .npz, Matrix Market, parquet, and sparse matrices of SciPy."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from airnp.tables.table import Reading, Table, TableError, from_array, from_sparse, in_own_dtype, whole_array
+from airnp.tables.text import named_column
+
+
+def read_npy(file: BinaryIO, reading: Reading) -> Table:
+    """Read the array of a file."""
+    return from_array(np.lib.format.read_array(file, allow_pickle=False))
+
+
+def write_npy(file: BinaryIO, table: Table) -> None:
+    """Write the values, without labels."""
+    np.lib.format.write_array(file, whole_array(table), allow_pickle=False)
+
+
+def read_npz(file: BinaryIO, reading: Reading) -> Table:
+    """Read a sparse matrix, or one of several arrays with labels beside it."""
+    stored = read_sparse_npz(file)
+    if stored is not None:
+        return from_sparse(stored)
+    with np.load(file, allow_pickle=False) as arrays:
+        table = from_array(arrays[_chosen_array(arrays, reading.array)])
+        rows, columns = (
+            [str(label) for label in arrays[name]]
+            if name in arrays and arrays[name].shape == (length,)
+            else None
+            for name, length in zip(("rows", "columns"), table.values.shape, strict=True)
+        )
+    return replace(table, rows=rows, columns=columns)
+
+
+def write_npz(file: BinaryIO, table: Table) -> None:
+    """Write the values, labels, and what else the table holds."""
+    arrays = {"X": whole_array(table)}
+    for name, labels in (("rows", table.rows), ("columns", table.columns)):
+        if labels is not None:
+            arrays[name] = np.asarray([str(label) for label in labels])
+    arrays |= table.others
+    np.savez_compressed(file, allow_pickle=False, **arrays)
+
+
+def read_sparse_npz(file: BinaryIO) -> Any | None:
+    """Return the sparse matrix that SciPy saved; None where arrays are saved."""
+    if holds_result(file):
+        raise TableError("is a result saved by airnp, not a table; airnp.load and airnp graph read it")
+    with zipfile.ZipFile(file) as archive:
+        found = {"format.npy", "shape.npy", "data.npy"} <= set(archive.namelist())
+    file.seek(0)
+    if not found:
+        return None
+    from scipy.sparse import load_npz
+
+    return load_npz(file)
+
+
+def holds_result(file: Path | BinaryIO) -> bool:
+    """Whether an ``.npz`` file is a result that airnp saved, by the names of its members."""
+    with zipfile.ZipFile(file) as archive:
+        names = set(archive.namelist())
+    return "header.npy" in names and bool(names & {"factor_0.npy", "row_factors.npy"})
+
+
+def _chosen_array(arrays: Any, wanted: str | None) -> str:
+    names = list(arrays)
+    if wanted is not None:
+        if wanted not in names:
+            raise TableError(f"--array: there is no array {wanted!r}; there are {', '.join(names)}")
+        return wanted
+    matrices = [name for name in names if arrays[name].ndim == 2]
+    if len(matrices) != 1:
+        found = f"the matrices {', '.join(matrices)}" if matrices else "no matrix"
+        raise TableError(f"expected one matrix, found {found}; --array decides")
+    return str(matrices[0])
+
+
+def read_mtx(file: BinaryIO, reading: Reading) -> Table:
+    """Read a matrix; of a sparse one, what is not stored is missing."""
+    matrix = read_any_mtx(file)
+    return from_array(matrix) if isinstance(matrix, np.ndarray) else from_sparse(matrix)
+
+
+def read_any_mtx(file: BinaryIO) -> Any:
+    """Return a matrix, sparse if the file says where each entry is."""
+    from scipy.io import mminfo, mmread
+
+    content = io.BytesIO(file.read())
+    if mminfo(content)[4] == "pattern":
+        raise TableError("it stores where entries are, but not their values")
+    content.seek(0)
+    return mmread(content)
+
+
+def write_mtx(file: BinaryIO, table: Table) -> None:
+    """Write the values, without labels."""
+    from scipy.io import mmwrite
+
+    mmwrite(file, whole_array(table))
+
+
+_NEEDS_PANDAS = 'parquet files need pandas and pyarrow: pip install "airnp[tables]"'
+
+
+def read_parquet(file: BinaryIO, reading: Reading) -> Table:
+    """Read columns of numbers, and labels from the index or a column of text."""
+    pandas = load_pandas()
+    frame = pandas.read_parquet(file)
+    index = _frame_index(frame, reading)
+    if index is not None:
+        frame = frame.set_index(frame.columns[index])
+    odd = [str(name) for name, kind in frame.dtypes.items() if getattr(kind, "kind", "O") not in "biuf"]
+    if odd:
+        raise TableError(
+            f"these columns are not numbers: {', '.join(map(repr, odd[:5]))} (--index-col says which column "
+            "holds labels)"
+        )
+    values = frame.to_numpy(dtype=np.float64, na_value=np.nan)
+    if all(kind == np.float32 for kind in frame.dtypes):
+        values = values.astype(np.float32)
+    plain = isinstance(frame.index, pandas.RangeIndex) and frame.index.name is None
+    corner = None if plain or frame.index.name is None else str(frame.index.name)
+    dtypes = [np.dtype(getattr(kind, "numpy_dtype", kind)) for kind in frame.dtypes]
+    return Table(values, None if plain else frame.index, frame.columns, corner, dtypes=dtypes)
+
+
+def _frame_index(frame: Any, reading: Reading) -> int | None:
+    """Return which column holds the labels: the one that was named, or the first if it is text."""
+    if reading.index is not None:
+        return named_column(reading.index, frame.columns, frame.shape[1])
+    first_is_text = frame.shape[1] > 1 and getattr(frame.dtypes.iloc[0], "kind", "O") not in "biuf"
+    return 0 if first_is_text else None
+
+
+def write_parquet(file: BinaryIO, table: Table) -> None:
+    """Write one column of each of the table, whole numbers in the dtype that they came in."""
+    pandas = load_pandas()
+    columns = range(1, table.values.shape[1] + 1) if table.columns is None else table.columns
+    names = [str(name) for name in columns]
+    if len(set(names)) < len(names):
+        raise TableError(".parquet cannot hold two columns of the same name")
+    dtypes = table.dtypes or [table.values.dtype] * len(names)
+    numbers = {
+        name: in_own_dtype(values, dtype)
+        for name, values, dtype in zip(names, table.values.T, dtypes, strict=True)
+    }
+    index = None if table.rows is None else pandas.Index(table.rows, name=table.corner or None)
+    frame = pandas.DataFrame(numbers, index=index)
+    frame.to_parquet(file, engine="pyarrow", index=table.rows is not None)
+
+
+def load_pandas() -> Any:
+    """Return pandas, for parquet files, or raise an ImportError that names the extra."""
+    try:
+        import pandas
+
+        import_module("pyarrow")  # pandas' own message about it names no extra
+    except ImportError as error:
+        raise ImportError(_NEEDS_PANDAS) from error
+    return pandas

@@ -1,0 +1,1 @@
+"""One run of a fit: iterate, record, stop, save, resume; progress and interrupts."""

@@ -1,0 +1,335 @@
+"""Without a GPU: its benchmark, the estimate beside it, and what test_gpu.py does.
+
+Some of the GPU tests and the examples of docs/gpu.md are tried on the double of CuPy.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from airnp.engines import cuda
+from bench import gpu, roofline
+from tests.engines import test_gpu
+from tests.engines.test_cuda_engine import gpu as double  # noqa: F401
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "gpu.md").read_text(encoding="utf-8")
+FAKE = {
+    "device": "NVIDIA A100-SXM4-80GB",
+    "state": {"power.limit": "400.00 W"},
+    "missing": ["nvidia-smi"],
+    "rows": [
+        {
+            **asdict(gpu.Case("sizes", m)),
+            "base": gpu.BASE,
+            "ms": ms,
+            "ratios": ratios,
+            "notes": notes,
+        }
+        for m, ms, ratios, notes in (
+            (240, {gpu.BASE: 0.05, "torch eager": 1.0}, {gpu.BASE: 1.0, "torch eager": 20.0}, {}),
+            (8000, {"airnp CPU": 7000.0}, {}, {gpu.BASE: "out of memory", "torch eager": "failed: no"}),
+        )
+    ],
+}
+
+
+def run(*words, cwd=ROOT, **environment):
+    """Run Python where no GPU can be seen."""
+    environment = {"CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(ROOT), **environment}
+    kept = {name: value for name, value in os.environ.items() if name != "AIRNP_REQUIRE_GPU"}
+    return subprocess.run(
+        [sys.executable, *map(str, words)],
+        cwd=cwd,
+        env={**kept, **environment},
+        capture_output=True,
+        text=True,
+    )
+
+
+# --- tests/engines/test_gpu.py without a device ---
+
+
+@pytest.mark.parametrize(
+    ("required", "code", "summary", "reason"),
+    [
+        ("", 0, "1 skipped", "no usable CUDA device: "),
+        ("1", 1, "1 error", "AIRNP_REQUIRE_GPU=1, but "),
+    ],
+)
+def test_without_a_device_the_gpu_tests_skip_or_fail_and_say_why(required, code, summary, reason):
+    words = (
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-m",
+        "gpu",
+        "-k",
+        "info",
+        "tests/engines/test_gpu.py",
+    )
+    done = run(*words, AIRNP_REQUIRE_GPU=required)
+    assert done.returncode == code, done.stdout + done.stderr
+    assert summary in done.stdout
+    assert reason in done.stdout
+    assert "passed" not in done.stdout
+
+
+def test_every_gpu_test_has_the_marker_and_the_guard():
+    assert test_gpu.pytestmark.name == "gpu"
+    done = run("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/engines/test_gpu.py", "--setup-plan")
+    found = re.findall(r"^\s+tests/engines/test_gpu\.py::.*$", done.stdout, flags=re.MULTILINE)
+    assert len(found) > 100
+    assert all(re.search(r"\(fixtures used: .*\bcupy\b", line) for line in found)
+
+
+def test_the_gpu_tests_can_pass(double, monkeypatch):  # noqa: F811
+    xp = double.cupy
+    test_gpu.assert_same(*test_gpu.both(xp, (33, 31), regularizers=test_gpu.learned("row"), max_iter=5))
+    test_gpu.test_odd_shapes_follow_the_specification(xp, "product", (1, 40))
+    test_gpu.test_info_names_the_device(xp)
+    monkeypatch.setattr(test_gpu, "data", partial(test_gpu.data, (12, 9)))
+    test_gpu.test_two_devices_at_once(xp)
+
+
+def test_the_gpu_tests_can_fail(double, monkeypatch):  # noqa: F811
+    """A factor of two in a weight is seen."""
+    terms = cuda.laplacian_terms
+    monkeypatch.setattr(
+        cuda, "laplacian_terms", lambda *a, weight, **options: terms(*a, weight=2 * weight, **options)
+    )
+    with pytest.raises(AssertionError, match="Not equal to tolerance"):
+        test_gpu.test_odd_shapes_follow_the_specification(double.cupy, "row", (31, 32))
+
+
+def test_what_gpu_tests_and_benchmark_use_is_in_cupy():
+    """Beyond what the engine uses, which test_cupy_names.py looks after."""
+    cupy = importlib.import_module("cupy")
+    pool = type(cupy.get_default_memory_pool())
+    for owner, names in (
+        (pool, ("used_bytes", "total_bytes", "free_all_blocks", "set_limit")),
+        (cupy.cuda, ("Event", "Graph", "get_elapsed_time")),
+        (cupy.cuda.Event, ("record", "synchronize")),
+        (cupy.cuda.Device, ("compute_capability", "pci_bus_id")),
+        (cupy.RawKernel, ("attributes",)),
+    ):
+        assert not [name for name in names if not hasattr(owner, name)], owner
+
+
+# --- bench/gpu.py ---
+
+
+def test_without_a_gpu_the_cpu_half_is_measured_and_the_rest_is_named(tmp_path):
+    """As a file, from another folder."""
+    words = (ROOT / "bench" / "gpu.py", "--quick", "--sizes", 24, "--output", tmp_path)
+    done = run(*words, cwd=tmp_path, PYTHONPATH="")
+    assert done.returncode == 0, done.stderr
+    assert "a CUDA device for airnp" in done.stdout
+    assert "says nothing about GPUs" in done.stdout
+    found = json.loads((tmp_path / "gpu.json").read_text())
+    assert found["device"] is None
+    assert any("CUDA device for airnp" in item for item in found["missing"])
+    (row,) = found["rows"]
+    assert row["m"] == 24
+    assert row["ratios"]["airnp"] == 1
+    assert row["ratios"]["airnp reference"] > 0
+    assert (tmp_path / "gpu.md").read_text().strip() in done.stdout
+
+
+def test_it_is_a_module_as_well():
+    done = run("-m", "bench.gpu", "--help")
+    assert done.returncode == 0, done.stderr
+    assert "--quick" in done.stdout
+
+
+def test_with_a_gpu_the_device_is_measured(double, monkeypatch, tmp_path):  # noqa: F811
+    """The whole program on the double, which has neither timed events nor a pool to empty."""
+    machine = gpu.Machine(
+        "Pretended V100", "0000:00:00.0", tf32=False, with_torch=False, missing=("all of it",)
+    )
+    monkeypatch.setattr(gpu, "look_around", lambda: machine)
+    monkeypatch.setattr(gpu, "device_state", lambda bus: {"pstate": "P0"})
+    monkeypatch.setattr(gpu, "cupy_seconds", gpu.wall_seconds)
+    monkeypatch.setattr(gpu, "free_memory", lambda: None)
+    words = ["--quick", "--sizes", "12", "--sections", "sizes", "precision", "--output", str(tmp_path)]
+    gpu.main(words)
+    found = json.loads((tmp_path / "gpu.json").read_text())
+    assert [(row["section"], row["precision"]) for row in found["rows"]] == [
+        ("sizes", "float32"),
+        ("precision", "float32"),
+        ("precision", "float64"),  # there are no TF32 units
+    ]
+    for row in found["rows"]:
+        assert row["state"] == {"pstate": "P0"}
+        assert set(row["ms"]) == {gpu.BASE, "airnp CPU"}
+        assert row["ratios"]["airnp CPU"] == pytest.approx(row["ms"]["airnp CPU"] / row["ms"][gpu.BASE])
+    text = (tmp_path / "gpu.md").read_text()
+    assert "Device: Pretended V100" in text
+    assert "roofline ms" in text
+
+
+def test_cases_cover_what_was_promised():
+    cases = gpu.case_list(gpu.SECTIONS, None, quick=False)
+    assert {case.m for case in cases if case.section == "sizes"} >= {100, 240, 1000, 8000}
+    assert {case.depth for case in cases} == {2, 3, 4}
+    assert {case.batch for case in cases} == {1, 4, 16, 64, 256}
+    assert {case.precision for case in cases} == {"float32", "float64", "tf32"}
+    assert {case.m for case in gpu.case_list(gpu.SECTIONS, [50], quick=True)} == {50}
+
+
+def test_the_report_has_a_line_for_each_case():
+    text = gpu.report(FAKE)
+    assert "A100" in text
+    assert "power.limit 400.00 W" in text
+    assert "- nvidia-smi" in text
+    assert "|  | 240 | 3 | 1 | float32 | 0.05 | 20.00 | – | 0.0192 |" in text
+    assert "|  | 8000 | 3 | 1 | float32 | out of memory | failed: no | 7000 ms | " in text
+
+
+def test_ratios_are_to_the_first_program():
+    row = {"base": "a", "ms": {"a": 2.0, "b": 5.0}}
+    gpu.add_ratios(row)
+    assert row["ratios"] == {"a": 1.0, "b": 2.5}
+
+
+def test_nvidia_smi_is_read():
+    line = "NVIDIA A100-SXM4-80GB, 550.54.15, P0, 400.00 W, 62.15 W, 1410 MHz, 1410 MHz, 1593 MHz, 31\n"
+    state = gpu.parse_state(line)
+    assert state["name"] == "NVIDIA A100-SXM4-80GB"
+    assert state["power.limit"] == "400.00 W"
+    assert state["temperature.gpu"] == "31"
+    with pytest.raises(ValueError):
+        gpu.parse_state("No devices were found")
+
+
+def constant(loss, error=None):
+    def make(problem):
+        if error is not None:
+            raise error
+        return gpu.Program(lambda iterations: loss, lambda run, iterations: 1e-3 * iterations)
+
+    return make
+
+
+def test_a_row_has_times_and_reasons(monkeypatch):
+    makers = {
+        gpu.BASE: constant(1.0),
+        "torch eager": constant(0.0, RuntimeError("CUDA out of memory. Tried to allocate")),
+        "torch.compile": constant(0.0, RuntimeError("no compiler\nand more")),
+        "airnp CPU": constant(1.001),
+    }
+    row = gpu.measure(gpu.Case("sizes", 8), makers, rounds=2, seconds=0.01)
+    assert row["ms"] == {gpu.BASE: pytest.approx(1), "airnp CPU": pytest.approx(1)}
+    assert row["notes"] == {"torch eager": "out of memory", "torch.compile": "failed: no compiler"}
+    with pytest.raises(RuntimeError, match="cuBLAS"):  # never hidden where it is our own
+        gpu.measure(
+            gpu.Case("sizes", 8), {gpu.BASE: constant(0, RuntimeError("cuBLAS"))}, rounds=1, seconds=0
+        )
+
+
+def test_another_trajectory_is_not_timed():
+    makers = {gpu.BASE: constant(1.0), "torch eager": constant(1.01)}
+    with pytest.raises(SystemExit, match=r"torch eager follows another trajectory: loss 1\.01 against 1\.0"):
+        gpu.measure(gpu.Case("sizes", 8), makers, rounds=1, seconds=0.01)
+    with pytest.raises(SystemExit):
+        gpu.check_loss("x", float("nan"), 1.0, "float32")
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_airnp_on_the_device_and_on_the_cpu_follow_one_trajectory(double, batch):  # noqa: F811
+    case = gpu.Case("stacks", 20, batch=batch, precision="float64")
+    problem = gpu.make_stack(case)
+    losses = [gpu.airnp_program(case, problem, xp, gpu.wall_seconds).run(12) for xp in (double.cupy, np)]
+    gpu.check_loss("device", *losses, case.precision)
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_pytorch_follows_the_same_trajectory_in_stacks(batch):
+    pytest.importorskip("torch", reason="PyTorch is not installed; .ci/run installs it")
+    case = gpu.Case("stacks", 20, batch=batch, precision="float64")
+    problem = gpu.make_stack(case)
+    theirs = gpu.torch_program(case, problem, "eager", device="cpu").run(12)
+    gpu.check_loss("torch", theirs, gpu.airnp_program(case, problem, np, gpu.wall_seconds).run(12), "float64")
+
+
+# --- bench/roofline.py and docs/gpu.md ---
+
+
+def test_an_iteration_of_the_estimate_is_that_of_the_engine():
+    """Seven launches and ten products, as test_cuda_engine.py counts them; all arrays of a kernel once."""
+    rows = roofline.work(64, 64, 3)
+    assert sum(row.launches for row in rows if row.is_product) == 10
+    assert sum(row.launches for row in rows if not row.is_product) == 7
+    entries = 64 * 64
+    numbers = {row.name: row.numbers / entries for row in rows}
+    assert numbers["graph_statistics"] == 4
+    assert numbers["graph_step"] == pytest.approx(2 * (7.5 + 1 / 16), rel=2e-3)
+    assert numbers["adam"] == 21
+    assert sum(row.flops for row in rows if row.is_product) == 20 * 64**3
+    assert sum(row.launches for row in roofline.work(64, 64, 2)) == 14
+
+
+def test_a_sparse_iteration_of_the_estimate_is_that_of_the_engine():
+    """One launch for entries, columns and steps, two for each of two graphs, five products a graph."""
+    of = roofline.Ratings(entries=1000, m=60, n=40, rank=8, neighbours=4)
+    rows = {row.name: row for row in roofline.sparse_work(of)}
+    assert {name: row.launches for name, row in rows.items()} == {
+        "row_residuals": 1,
+        "line_sums": 1,
+        "edge_terms": 2,
+        "gap_sums": 2,
+        "products with r × r": 10,
+        "adam": 1,
+    }
+    assert rows["row_residuals"].numbers == 1000 * 12 + 60 * 20
+    assert rows["adam"].numbers == 7 * (100 * 8 + 100 * 5)
+
+
+def test_bandwidth_arithmetic_and_launches_bound_the_time():
+    device = roofline.Device("some", bandwidth=1000, float32=10, float64=5, tf32=40)
+    streaming = roofline.Work("copy", 1, numbers=1e9, flops=1, formula="")
+    product = roofline.Work("product", 1, numbers=1, flops=1e13, formula="", is_product=True)
+    assert streaming.seconds(device) == pytest.approx(4e-3)
+    assert streaming.seconds(device, "float64") == pytest.approx(8e-3)
+    assert [product.seconds(device, p) for p in ("float32", "float64", "tf32")] == [1, 2, 0.25]
+    assert product.seconds(device, least=3.0) == 3
+    v100 = roofline.find("Tesla V100-SXM2-32GB")
+    small, large = (roofline.estimate(v100, m) for m in (100, 4000))
+    assert small.roofline < small.graph < small.single < roofline.PAPER_MS
+    assert large.roofline == pytest.approx(large.graph, rel=1e-3)
+    assert roofline.find("NVIDIA GeForce RTX 3060") is None
+
+
+def test_the_page_has_the_tables_of_the_estimate(capsys):
+    roofline.main([])
+    printed = capsys.readouterr().out.strip().split("\n\n")
+    assert len(printed) == 5
+    for table in printed:
+        assert table in PAGE, f"docs/gpu.md lacks this table of python -m bench.roofline:\n{table}"
+    for number in (roofline.HOST_US, roofline.GRAPH_US, roofline.NODE_US):
+        assert f"{number:g} µs" in PAGE
+    kernels = ("graph_statistics", "graph_step", "masked_residual", "adam")
+    counts = (roofline.STATISTICS, roofline.STEP, roofline.RESIDUAL, roofline.ADAM)
+    for kernel, count in zip(kernels, counts, strict=True):
+        assert re.search(rf"{count:g} in\s+`{kernel}`", PAGE)
+
+
+def test_the_examples_of_the_page_run_on_the_double(double):  # noqa: F811
+    blocks = re.findall(r"^```py\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)
+    assert len(blocks) >= 3
+    names = {}
+    for block in blocks:
+        exec(compile(block, "docs/gpu.md", "exec"), names)

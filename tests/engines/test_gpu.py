@@ -1,0 +1,431 @@
+"""What only a real CUDA device can show: ``python -m pytest -m gpu``.
+
+Without a usable device every test here skips and says why; with ``AIRNP_REQUIRE_GPU=1`` it fails instead.
+A test that needs more than one device, or TF32 units, skips on a machine without them in any case.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import airnp
+from airnp import AdaptiveLaplacian, DirichletEnergy, FixedLaplacian, TotalVariation
+from airnp._devices import check_device, describe
+from airnp.engines import _cublas, cuda
+from airnp.engines import launching as cuda_launch
+from airnp.engines import launching as kernel_sources
+from airnp.training.steps import Training
+from tests.kernel_launches import instances
+from tests.strategies import ADJACENCIES
+
+pytestmark = pytest.mark.gpu
+
+M, N = 45, 38
+PATHS = {size: np.eye(size, k=1) + np.eye(size, k=-1) for size in (M, N)}
+MODELS = {
+    "dmf": [],
+    "tv": [TotalVariation(1e-4, epsilon=0.1)],
+    "quadratic tv": [TotalVariation(1e-3, "quadratic")],
+    "dense graphs": [
+        FixedLaplacian(np.ones((M, M)), "rows", 1e-3),
+        FixedLaplacian(PATHS[N], "columns", 1e-3),
+    ],
+    "sparse graphs": [
+        FixedLaplacian(sparse.csr_array(PATHS[size]), axis, 1e-3)
+        for size, axis in ((M, "rows"), (N, "columns"))
+    ],
+    "everything": [
+        AdaptiveLaplacian("rows"),
+        TotalVariation(1e-5, epsilon=0.1),
+        DirichletEnergy("rows"),
+        AdaptiveLaplacian("columns"),
+    ],
+    "two graphs over the rows": [AdaptiveLaplacian("rows"), AdaptiveLaplacian("rows", adjacency="global")],
+}
+ODD_SHAPES = [(1, 1), (1, 40), (40, 1), (31, 32), (32, 33), (33, 31), (257, 3), (3, 257), (257, 129)]
+
+
+def why_not() -> str | None:
+    """Why there is no device to test on, or None."""
+    try:
+        import cupy  # noqa: F401
+
+        check_device()
+    except (ImportError, RuntimeError) as error:
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+@pytest.fixture(autouse=True)
+def cupy() -> Any:
+    """CuPy with a device that works, all of its memory free; otherwise the test does not run."""
+    reason = why_not()
+    if reason is not None:
+        if os.environ.get("AIRNP_REQUIRE_GPU") == "1":
+            pytest.fail(f"AIRNP_REQUIRE_GPU=1, but {reason}", pytrace=False)
+        pytest.skip(f"no usable CUDA device: {reason}")
+    import cupy
+
+    gc.collect()
+    cupy.get_default_memory_pool().free_all_blocks()
+    return cupy
+
+
+def data(shape=(M, N), batch=(), seed=0):
+    """Values, and a mask that leaves something in each row and column."""
+    rng = np.random.default_rng(seed)
+    mask = rng.random((*batch, *shape)) < 0.8
+    mask[..., 0, :] = mask[..., :, 0] = True
+    return rng.random((*batch, *shape)), mask
+
+
+def learned(kind):
+    return [AdaptiveLaplacian(axis, 1e-3, kind) for axis in ("rows", "columns")]
+
+
+def both(xp, shape=(M, N), batch=(), engine="reference", **options):
+    """The same fit on the device, and on the host by the specification."""
+    Y, mask = data(shape, batch)
+    common = {"max_iter": 200, "stop": None, "seed": 0, **options}
+    return airnp.fit(Y, mask, xp=xp, **common), airnp.fit(Y, mask, engine=engine, **common)
+
+
+def assert_same(device, host, tolerance=1e-9):
+    np.testing.assert_allclose(device.X.get(), host.X, rtol=tolerance, atol=tolerance)
+    for name in host.history:
+        np.testing.assert_allclose(
+            device.history[name], host.history[name], rtol=10 * tolerance, atol=tolerance
+        )
+    for a, b in zip(device.regularizers, host.regularizers, strict=True):
+        if b.parameter is not None:
+            np.testing.assert_allclose(a.parameter.get(), b.parameter, rtol=tolerance, atol=tolerance)
+            np.testing.assert_allclose(a.adjacency.get(), b.adjacency, rtol=tolerance, atol=tolerance)
+
+
+def assert_same_bits(one, two):
+    for a, b in zip(one.factors, two.factors, strict=True):
+        np.testing.assert_array_equal(a.get(), b.get())
+    for a, b in zip(one.regularizers, two.regularizers, strict=True):
+        if a.parameter is not None:
+            np.testing.assert_array_equal(a.parameter.get(), b.parameter.get())
+    for name in one.history:
+        np.testing.assert_array_equal(one.history[name], two.history[name])
+
+
+# --- the same answer as the specification ---
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3, 4])
+@pytest.mark.parametrize("kind", ADJACENCIES)
+def test_learned_graphs_follow_the_specification(cupy, kind, depth):
+    assert_same(*both(cupy, regularizers=learned(kind), depth=depth))
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_every_other_model_follows_the_specification(cupy, model):
+    assert_same(*both(cupy, regularizers=MODELS[model]))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"loss": "huber", "huber_delta": 0.2},
+        {"rank": 5},
+        {"weights": np.linspace(0.1, 2, M * N).reshape(M, N)},
+        {"optimizer": airnp.GradientDescent(0.05)},
+        {"optimizer": airnp.Adam(3e-3, schedule=airnp.ExponentialDecay(0.5, 20))},
+    ],
+    ids=lambda options: ",".join(options),
+)
+def test_every_option_follows_the_specification(cupy, options):
+    assert_same(*both(cupy, **options))
+
+
+@pytest.mark.parametrize("batch", [(1,), (7,), (2, 3)], ids=str)
+@pytest.mark.parametrize("model", [*ADJACENCIES, "tv", "dense graphs", "sparse graphs"])
+def test_stacks_follow_the_specification(cupy, model, batch):
+    regularizers = learned(model) if model in ADJACENCIES else MODELS[model]
+    assert_same(*both(cupy, batch=batch, regularizers=regularizers, max_iter=60))
+
+
+@pytest.mark.parametrize("shape", ODD_SHAPES, ids=str)
+@pytest.mark.parametrize("kind", ADJACENCIES)
+def test_odd_shapes_follow_the_specification(cupy, kind, shape):
+    assert_same(*both(cupy, shape, regularizers=learned(kind), max_iter=30))
+
+
+@pytest.mark.parametrize("kind", ADJACENCIES)
+def test_float32_stays_close_to_the_specification(cupy, kind):
+    device, host = both(cupy, regularizers=learned(kind), dtype="float32", max_iter=100)
+    assert device.X.dtype == np.float32
+    np.testing.assert_allclose(device.X.get(), host.X, atol=1e-4)
+    np.testing.assert_allclose(device.history["loss"], host.history["loss"], rtol=1e-4)
+
+
+def test_the_automatic_stop_and_a_checkpoint(cupy, tmp_path):
+    device, host = both(cupy, stop="auto", checkpoint=tmp_path / "run.npz")
+    assert device.best_iter == host.best_iter
+    assert_same(device, host)
+    airnp.fit(*data(), xp=cupy, max_iter=20, stop=None, seed=0, checkpoint=tmp_path / "device.npz")
+    again = airnp.fit(*data(), xp=cupy, max_iter=20, stop=None, seed=0)
+    np.testing.assert_array_equal(airnp.load(tmp_path / "device.npz").X, again.X.get())
+
+
+def test_a_large_problem_agrees_with_the_cpu_engine(cupy):
+    assert_same(*both(cupy, (2000, 1500), engine="cpu", max_iter=3))
+
+
+# --- the sparse form ---
+
+SPARSE = {
+    "factors": {"regularizers": []},
+    "graphs": {
+        "regularizers": [
+            AdaptiveLaplacian("rows", 1e-2, neighbors=4, refresh=40),
+            FixedLaplacian(sparse.csr_array(PATHS[N]), "columns", 1e-2),
+        ],
+        "depth": 3,
+    },
+    "ratings": {
+        "regularizers": [airnp.WeightDecay(1e-3, "sqrt"), airnp.WeightDecay(1e-3, on="mask")],
+        "optimizer": airnp.Adam(3e-3, second_moment="matrix"),
+        "offsets": 2.0,
+        "mask_factor": "both",
+    },
+    "batches": {"regularizers": [], "offsets": True, "batch_size": 300},
+}
+
+
+def sparse_table(shape=(M, N), share=0.4):
+    """Stored entries, one row and one column full, a few thousand of them long if there is room."""
+    rng = np.random.default_rng(0)
+    mask = rng.random(shape) < share
+    mask[0] = mask[:, 0] = True
+    return sparse.csr_array(np.where(mask, 1 + rng.random(shape), 0.0))
+
+
+def fitted_sparse(S, **options):
+    common = {"form": "sparse", "rank": 5, "depth": 2, "max_iter": 100, "stop": None, "seed": 0}
+    return airnp.fit(S, **{**common, "init": airnp.Gaussian(0.1, 0.3), **options})
+
+
+def assert_same_sparse(device, host, tolerance=1e-9):
+    np.testing.assert_allclose(device.X, host.X, rtol=tolerance, atol=tolerance)
+    for name in host.history:
+        np.testing.assert_allclose(
+            device.history[name], host.history[name], rtol=10 * tolerance, atol=tolerance
+        )
+
+
+@pytest.mark.parametrize("model", SPARSE)
+def test_the_sparse_form_follows_the_specification(cupy, model):
+    S = sparse_table()
+    host = fitted_sparse(S, engine="reference", **SPARSE[model])
+    assert_same_sparse(fitted_sparse(S, xp=cupy, **SPARSE[model]), host)
+
+
+def test_a_sparse_matrix_of_cupy(cupy):
+    from cupyx.scipy.sparse import csr_matrix
+
+    S = sparse_table()
+    one, two = fitted_sparse(csr_matrix(S), **SPARSE["graphs"]), fitted_sparse(S, xp=cupy, **SPARSE["graphs"])
+    np.testing.assert_array_equal(one.X, two.X)
+
+
+@pytest.mark.parametrize("rank", [1, 31, 33, 128, 129, 200])
+def test_lines_of_thousands_of_entries_and_odd_ranks(cupy, rank):
+    S = sparse_table((210, 5000), 0.01)
+    options = {"rank": rank, "max_iter": 5, "regularizers": [AdaptiveLaplacian("rows", 1e-3, neighbors=7)]}
+    host = fitted_sparse(S, engine="reference", **options)
+    assert_same_sparse(fitted_sparse(S, xp=cupy, **options), host, 1e-8)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_sparse_form_has_the_same_bits_twice(cupy, dtype):
+    S = sparse_table((300, 5000), 0.02)
+    options = {"xp": cupy, "dtype": dtype, "max_iter": 20, "rank": 33, **SPARSE["ratings"]}
+    one, two = fitted_sparse(S, **options), fitted_sparse(S, **options)
+    np.testing.assert_array_equal(one.row_factors, two.row_factors)
+    np.testing.assert_array_equal(one.column_factors, two.column_factors)
+
+
+# --- CUDA graphs, the same bits ---
+
+
+class CountedGraph:
+    """A graph of CuPy that counts its launches."""
+
+    def __init__(self, graph):
+        self.graph, self.launches = graph, 0
+
+    def launch(self, stream):
+        self.launches += 1
+        self.graph.launch(stream)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("model", [*ADJACENCIES, "everything", "sparse graphs"])
+def test_graphs_are_captured_and_make_the_bits_of_single_launches(cupy, monkeypatch, model, dtype):
+    captured, capture = [], cuda._Iteration._captured
+
+    def counted(iteration, stream):
+        captured.append(CountedGraph(capture(iteration, stream)))
+        return captured[-1]
+
+    monkeypatch.setattr(cuda._Iteration, "_captured", counted)
+    options = {"xp": cupy, "max_iter": 300, "stop": None, "seed": 0, "dtype": dtype}
+    options["regularizers"] = learned(model) if model in ADJACENCIES else MODELS[model]
+    replayed = airnp.fit(*data(), **options)
+    assert [graph.launches for graph in captured] == [299]
+    assert all(isinstance(graph.graph, cupy.cuda.Graph) for graph in captured)
+    monkeypatch.setattr(airnp.Objective, "is_plain", False)
+    single = airnp.fit(*data(), **options)
+    assert len(captured) == 1
+    assert_same_bits(replayed, single)
+
+
+@pytest.mark.parametrize("shape", [(M, N), (300, 257)], ids=str)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_same_seed_gives_the_same_bits(cupy, shape, dtype):
+    options = {"xp": cupy, "max_iter": 200, "stop": None, "seed": 3, "dtype": dtype}
+    assert_same_bits(*(airnp.fit(*data(shape), **options) for _ in range(2)))
+
+
+# --- precision ---
+
+
+def relative_error(found, exact):
+    return float(np.linalg.norm(found.get() - exact) / np.linalg.norm(exact))
+
+
+def test_products_have_the_precision_that_was_asked_for(cupy):
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal((512, 512)).astype("float32") for _ in range(2))
+    exact = a.astype("float64") @ b.astype("float64")
+    there = cupy.asarray(a), cupy.asarray(b)
+    assert relative_error(cuda.product(*there), exact) < 2e-6
+    if int(cupy.cuda.Device().compute_capability) < 80:
+        pytest.skip("TF32 units came with compute capability 8.0")
+    with _cublas.precision("tf32"):
+        coarse = relative_error(cuda.product(*there), exact)
+        doubles = cuda.product(*(x.astype("float64") for x in there))
+    assert 1e-5 < coarse < 2e-3
+    assert relative_error(doubles, exact) < 1e-14
+
+
+def test_a_fit_in_tf32_is_close_but_not_equal(cupy):
+    if int(cupy.cuda.Device().compute_capability) < 80:
+        pytest.skip("TF32 units came with compute capability 8.0")
+    options = {"xp": cupy, "max_iter": 50, "stop": None, "seed": 0, "dtype": "float32"}
+    full, coarse = (airnp.fit(*data((256, 256)), precision=name, **options) for name in (None, "tf32"))
+    assert not np.array_equal(full.X.get(), coarse.X.get())
+    np.testing.assert_allclose(coarse.history["loss"], full.history["loss"], rtol=0.02)
+    assert relative_error(coarse.X, full.X.get()) < 0.05
+
+
+# --- kernels ---
+
+
+@pytest.mark.parametrize("scalar", ["float", "double"])
+@pytest.mark.parametrize("module", kernel_sources.source_names())
+def test_every_kernel_compiles_for_this_device(cupy, module, scalar):
+    device = cupy.cuda.runtime.getDevice()
+    for name in instances(scalar)[module]:
+        kernel = cuda_launch._function(name, module, device)
+        assert kernel.attributes["max_threads_per_block"] >= cuda_launch.THREADS, name
+
+
+def test_info_names_the_device(cupy):
+    name = cupy.cuda.runtime.getDeviceProperties(0)["name"]
+    assert (name.decode() if isinstance(name, bytes) else name) in describe()
+
+
+# --- several fits, several devices ---
+
+
+def test_two_fits_at_once_on_one_device(cupy):
+    def fitted(seed):
+        return airnp.fit(*data(seed=seed), xp=cupy, max_iter=150, stop=None, seed=seed)
+
+    alone = [fitted(seed) for seed in range(4)]
+    with ThreadPoolExecutor(4) as executor:
+        together = list(executor.map(fitted, range(4)))
+    for one, two in zip(alone, together, strict=True):
+        assert_same_bits(one, two)
+
+
+def need_two_devices(xp):
+    if xp.cuda.runtime.getDeviceCount() < 2:
+        pytest.skip("this machine has one CUDA device")
+
+
+def test_two_devices_at_once(cupy):
+    need_two_devices(cupy)
+
+    def fitted(device):
+        return airnp.fit(*data(), xp=cupy, device=device, max_iter=200, stop=None, seed=device)
+
+    with ThreadPoolExecutor(2) as executor:
+        found = list(executor.map(fitted, (0, 1)))
+    for device, result in enumerate(found):
+        assert result.X.device.id == device
+        expected = airnp.fit(*data(), max_iter=200, stop=None, seed=device, engine="reference")
+        assert_same(result, expected)
+
+
+def test_a_fit_stays_on_the_device_of_its_data(cupy):
+    need_two_devices(cupy)
+    with cupy.cuda.Device(1):
+        there = tuple(map(cupy.asarray, data()))
+    result = airnp.fit(*there, max_iter=50, stop=None, seed=0)
+    assert result.X.device.id == 1
+    assert cupy.cuda.runtime.getDevice() == 0
+    assert_same(result, airnp.fit(*data(), max_iter=50, stop=None, seed=0, engine="reference"))
+
+
+# --- memory ---
+
+
+def test_iterations_take_no_memory(cupy):
+    pool = cupy.get_default_memory_pool()
+    objective = airnp.Objective(*data((300, 200)), xp=cupy)
+    training = Training(objective, airnp.Adam(), objective.init(0))
+    training.advance(200)
+    used, reserved = pool.used_bytes(), pool.total_bytes()
+    training.advance(2000)
+    assert pool.used_bytes() <= used
+    assert pool.total_bytes() <= reserved
+
+
+def test_fits_give_their_memory_back(cupy):
+    pool = cupy.get_default_memory_pool()
+    used = []
+    for _ in range(3):
+        airnp.fit(*data((300, 200)), xp=cupy, max_iter=20, stop=None, seed=0)
+        gc.collect()
+        used.append(pool.used_bytes())
+    assert used[1] <= used[0]  # the first one made the workspace of cuBLAS, which stays
+    assert used[2] <= used[1]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_too_little_memory_says_how_much_is_needed(cupy, dtype):
+    airnp.fit(*data(), xp=cupy, max_iter=2, stop=None)  # now the workspace of cuBLAS is there
+    Y, mask = data((1000, 900))
+    pool = cupy.get_default_memory_pool()
+    pool.free_all_blocks()
+    pool.set_limit(size=pool.total_bytes() + 12 * Y.astype(dtype).nbytes)
+    try:
+        with pytest.raises(MemoryError, match=rf"1000x900 in {dtype} needs about .* GiB") as caught:
+            airnp.fit(Y, mask, xp=cupy, max_iter=2, stop=None, seed=0, dtype=dtype)
+    finally:
+        pool.set_limit(size=0)
+    assert ("dtype='float32' halves that" in str(caught.value)) == (dtype == "float64")
+    airnp.fit(*data(), xp=cupy, max_iter=2, stop=None)  # and the device works as before
