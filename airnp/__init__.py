@@ -8,30 +8,28 @@
 True
 """
 
-from airnp import masks, metrics
+from airnp import masks, metrics, regularizers
 from airnp.completing.completion import Completion, complete
 from airnp.completing.searching import Candidate, Search, search
 from airnp.data.inputs import EmptyLineWarning
 from airnp.data.linearmaps import Blocks
-from airnp.fitting import fit
+from airnp.data.prepared import Operator
+from airnp.engines import CPU, CUDA
+from airnp.fitting import fit, fit_sparse
 from airnp.fleet.many import Outcome, fit_many
 from airnp.images.inpainting import inpaint
+from airnp.model.fidelity import Huber, Squared
 from airnp.model.initialization import Balanced, Gaussian
 from airnp.model.objective import Objective
 from airnp.optimizers import Adam, ExponentialDecay, GradientDescent
 from airnp.ratings.ratings import fit_ratings
-from airnp.regularizers import (
-    AdaptiveLaplacian,
-    DirichletEnergy,
-    FixedLaplacian,
-    TotalVariation,
-    WeightDecay,
-)
+from airnp.regularizers import *  # noqa: F403  # what its __all__ names; a new one is exported by itself
 from airnp.results.files import load
 from airnp.results.history import History
 from airnp.results.result import DivergenceError, FitResult
 from airnp.results.sparse_result import SparseFitResult
 from airnp.training.graph_recorder import GraphRecorder
+from airnp.training.options import Checkpoint, Record
 from airnp.training.recorder import FitState
 from airnp.training.resuming import resume
 from airnp.training.stopping import EnergyChange, HeldOut
@@ -40,38 +38,42 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Adam",
-    "AdaptiveLaplacian",
     "Balanced",
     "Blocks",
+    "CPU",
+    "CUDA",
     "Candidate",
+    "Checkpoint",
     "Completion",
-    "DirichletEnergy",
     "DivergenceError",
     "EmptyLineWarning",
     "EnergyChange",
     "ExponentialDecay",
     "FitResult",
     "FitState",
-    "FixedLaplacian",
     "Gaussian",
     "GradientDescent",
     "GraphRecorder",
     "HeldOut",
     "History",
+    "Huber",
     "Objective",
+    "Operator",
     "Outcome",
+    "Record",
     "Search",
     "SparseFitResult",
-    "TotalVariation",
-    "WeightDecay",
+    "Squared",
     "complete",
     "fit",
     "fit_many",
     "fit_ratings",
+    "fit_sparse",
     "inpaint",
     "load",
     "masks",
     "metrics",
     "resume",
     "search",
+    *regularizers.__all__,
 ]

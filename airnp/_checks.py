@@ -42,3 +42,10 @@ def checked_seed(seed: Any) -> int:
     if seed is None:
         return int(np.random.SeedSequence().generate_state(1, np.uint32)[0])
     return checked_whole("seed", seed, least=0)
+
+
+def checked_choice(name: str, value: Any, choices: tuple[str, ...]) -> Any:
+    """Return ``value`` if it is one of ``choices``, else raise an error that lists them."""
+    if not (isinstance(value, str) and value in choices):
+        raise ValueError(f"{name}: expected one of {', '.join(map(repr, choices))}, got {value!r}")
+    return value

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import nullcontext
 from typing import Any
 
-from airnp.engines import INSTALL_CUPY
+INSTALL_CUPY = 'pip install "airnp[cuda12x]" or "airnp[cuda13x]"'
 
 _OLDEST_CUDA = 12
 _OLDEST_DEVICE = 7.0
@@ -74,3 +76,28 @@ def _cuda_version(number: int) -> str:
 def first_line(error: BaseException) -> str:
     """Return the first line of an error's message, or its kind where it says nothing."""
     return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+
+
+def available_memory() -> int:
+    """Return how many bytes this process may still get, as far as the system tells; else 8 GiB."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            fields = dict(line.split(":", 1) for line in file)
+        return int(fields["MemAvailable"].split()[0]) * 1024
+    except (OSError, KeyError, ValueError):
+        pass
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return 8 * 2**30
+
+
+def device_memory(device: Any = None) -> int:
+    """Return how many bytes of a CUDA device, by default the current one, can be had."""
+    import cupy
+
+    check_device(device)
+    number = getattr(device, "id", device)
+    with nullcontext() if number is None else cupy.cuda.Device(number):
+        # Blocks that CuPy's pool keeps for the next array are free, too.
+        return int(cupy.cuda.runtime.memGetInfo()[0]) + int(cupy.get_default_memory_pool().free_bytes())

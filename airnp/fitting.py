@@ -1,29 +1,39 @@
-"""``airnp.fit``: complete a matrix."""
+"""``airnp.fit`` and ``airnp.fit_sparse``: check what the caller gave, build the task, run the loop."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from os import PathLike
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias, cast
 
-from airnp._arrays import on_device
-from airnp._checks import checked_seed, checked_whole
+import numpy as np
+from array_api_compat import is_cupy_namespace, is_numpy_namespace
+
+from airnp._arrays import namespace_name, on_device, standard_namespace
+from airnp._checks import checked_choice, checked_whole
+from airnp._devices import available_memory, device_memory
+from airnp.data.bounds import Bounds, bounds_at
+from airnp.data.entries import Entries, is_sparse, read_entries
+from airnp.data.inputs import read
+from airnp.data.normalization import entries_by_range
 from airnp.data.prepared import prepare
-from airnp.defaults_ import chosen_regularizers
-from airnp.engines.contract import Precision
-from airnp.engines.threads import checked_threads
-from airnp.model.factorization import explained_memory
-from airnp.model.fidelity import FidelityScale, Loss
-from airnp.model.objective import Model
-from airnp.model.offsets import MaskSides
-from airnp.optimizers import resolve_optimizer
-from airnp.regularizers import Regularizer
+from airnp.engines import CPU, CUDA, select_engine
+from airnp.model.factored import Layout
+from airnp.model.factorization import explained_memory, needed_bytes
+from airnp.model.fidelity import Huber, Squared, checked_fidelity
+from airnp.model.objective import ModelSettings
+from airnp.model.offsets import checked_offsets
+from airnp.regularizers import Regularizer, checked_regularizers
 from airnp.results.result import FitResult
-from airnp.sparse_choice import Form, on_the_host, refuse_for_dense, refuse_for_sparse, wants_sparse
-from airnp.training.checkpoints import checked_file
+from airnp.results.sparse_result import SparseFitResult
+from airnp.training.dense import DenseTask
 from airnp.training.loop import Loop
-from airnp.training.options import Callback, Options, checked_callback, checked_seconds
+from airnp.training.options import Callback, Checkpoint, Options, Record
+from airnp.training.sparse import SparseTask
 from airnp.training.stopping import resolve_stop
+
+MaskSides: TypeAlias = Literal["rows", "columns", "both"]
 
 
 def fit(
@@ -32,13 +42,10 @@ def fit(
     *,
     xp: Any = None,
     device: Any = None,
-    regularizers: Sequence[Regularizer] | Literal["auto"] | None = "auto",
+    regularizers: Sequence[Regularizer] | None = None,
     operator: Any = None,
-    shape: tuple[int, int] | None = None,
     weights: Any = None,
-    fidelity: FidelityScale = "mean",
-    loss: Loss = "squared",
-    huber_delta: float = 0.1,
+    fidelity: Squared | None = None,
     depth: int = 3,
     rank: int | None = None,
     max_iter: int = 40_000,
@@ -51,22 +58,15 @@ def fit(
     normalize: bool = True,
     bounds: Any = None,
     integers: Any = None,
-    form: Form = "auto",
-    offsets: bool | float = False,
-    mask_factor: MaskSides | None = None,
-    batch_size: int | None = None,
-    engine: str = "auto",
-    threads: int | None = None,
-    precision: Precision | None = None,
-    truth: Any = None,
+    engine: str | CPU | CUDA = "auto",
+    record: int | Record | None = None,
     callback: Callback | None = None,
     progress: bool = False,
-    record_every: int = 10,
-    checkpoint: str | PathLike[str] | None = None,
-    checkpoint_every: float = 30.0,
+    checkpoint: str | PathLike[str] | Checkpoint | None = None,
 ) -> FitResult:
     r"""Complete a matrix, or every matrix of a stack.
 
+    This is the paper's model. For the best answer without choosing anything, see :func:`airnp.complete`.
     Minimises :math:`F(X) + \sum_i λ_i R_i(T_i(X))` over the factors of :math:`X = W[L-1] \cdots W[0]` and
     over the learned graphs, by closed-form gradients.
 
@@ -84,23 +84,16 @@ def fit(
     device : int or device, optional
         Where in that namespace: the number of a CUDA device for CuPy. Fits in several Python threads may
         use a device each. Default: the current one, or that of Y.
-    regularizers : "auto", None, or list of Regularizer
-        ``None`` is AIR: a learned graph over the rows and one over the columns. ``"auto"`` is AIR too, and
-        :class:`TotalVariation` besides if neighbouring entries are so much alike, along both axes, that
-        Y must be a picture (correlation of at least 0.6). ``[]`` is plain deep matrix factorisation.
-    operator : LinearOperator or object with ``forward`` and ``adjoint``, optional
-        Y = A(X): a scipy.sparse.linalg.LinearOperator acts on X.ravel().
-    shape : (m, n), optional
-        Shape of X, where ``operator`` does not tell.
+    regularizers : list of Regularizer, optional
+        Default, None: AIR, a learned graph over the rows and one over the columns. ``[]`` is plain deep
+        matrix factorisation.
+    operator : LinearOperator, object with ``forward`` and ``adjoint``, or Operator, optional
+        Y = A(X): a scipy.sparse.linalg.LinearOperator acts on X.ravel(). ``Operator(A, shape)`` says the shape
+        of X where A does not tell.
     weights : array-like, optional
-        Non-negative weight of each entry in the fidelity; zero is missing. For the sparse form a sparse
-        matrix that stores entries where Y does, or one number for each entry, in the order of ``Y.data``.
-    fidelity : {"mean", "sum"}
-        Scale s of the fidelity: 2/(m·n), or 1.
-    loss : {"squared", "huber"}
-        Huber bounds the pull of outliers.
-    huber_delta : float
-        Error beyond which Huber's loss grows linearly, as a share of the data's range.
+        Non-negative weight of each entry in the fidelity; zero is missing.
+    fidelity : Squared or Huber, optional
+        Shape and scale of the data term. Default ``Squared()``: the mean of the squared errors.
     depth : int
         Number of factors.
     rank : int, optional
@@ -108,10 +101,8 @@ def fit(
     max_iter : int
         Iterations at most.
     stop : "auto", None, or StopRule
-        ``"auto"`` holds out some observed entries and returns what predicts them best: usually an iterate
-        of the fit, or with ``regularizers="auto"`` a matrix of low rank, if there is one that predicts
-        them almost exactly, or better than the fit does. It is :class:`HeldOut`. ``None`` runs ``max_iter``
-        iterations and returns the last.
+        ``"auto"`` is ``HeldOut()``: it holds out some observed entries, returns the iterate that predicts
+        them best, and fits them, too, in the end. ``None`` runs ``max_iter`` iterations and returns the last.
     optimizer : {"adam", "gradient_descent"} or Adam, GradientDescent
     learning_rate : float
         For an optimiser given by name.
@@ -134,54 +125,35 @@ def fit(
     integers : bool, booleans (n,), or list of columns, optional
         Which columns are rounded to whole numbers, within the bounds: True for all, or their positions, or
         for a DataFrame their labels. Their observed entries must be whole.
-    form : {"auto", "dense", "sparse"}
-        ``"sparse"``, for a scipy.sparse Y and a ``rank``, never forms X: it works on thin factors, at
-        observed entries and over candidate edges of graphs, and gives a :class:`SparseFitResult`. ``"auto"``
-        takes it for a sparse Y whose dense form would not fit into memory. It works on arrays of NumPy and
-        CuPy, and has no ``mask``, ``operator``, ``shape``, Huber loss, ``precision`` and ``truth``.
-    offsets : bool or float
-        For the sparse form: X_ij = μ + b_i + c_j + u_i·v_j. A number is how many entries of zero shrink each
-        offset; True is 10.
-    mask_factor : {"rows", "columns", "both"}, optional
-        For the sparse form: let which entries are observed say something about a row or column.
-    batch_size : int, optional
-        For the sparse form: entries in one iteration. Default: all.
-    engine : {"auto", "cpu", "cuda", "reference"}
+    engine : {"auto", "cpu", "cuda", "reference"}, CPU or CUDA
         What carries out the operations. ``"auto"`` is the fastest there is for the namespace: ``"cpu"``
         (numba and BLAS) for NumPy, ``"cuda"`` (fused kernels and cuBLAS) for CuPy. ``"reference"`` is the
-        specification, for every namespace.
-    threads : int, optional
-        Threads that the CPU engine may use. Default: one for each processor, or fewer if ``OMP_NUM_THREADS``,
-        ``OPENBLAS_NUM_THREADS`` or ``NUMBA_NUM_THREADS`` say so.
-    precision : {"tf32"}, optional
-        Let the CUDA engine multiply float32 matrices by TF32 tensor cores, which keep 10 bits of a
-        significand: faster on large matrices, coarser. Default: full float32.
-    truth : array-like (…, m, n), optional
-        The complete matrix, to record the NMAE on missing entries in ``history``. Only to look at:
-        nothing is decided by it.
+        specification, for every namespace. ``CPU(threads=2)`` and ``CUDA(precision="tf32")`` are for settings.
+    record : int or Record, optional
+        Iterations between two records in ``history``, 10 by default; ``Record(every, truth)`` also records the
+        NMAE on missing entries. Only to look at: the answer does not depend on it.
     callback : callable, optional
         ``callback(iteration, state)`` at each record, ``state`` being a :class:`FitState`; a true answer
         stops the fit.
     progress : bool
         Show a progress bar.
-    record_every : int
-        Iterations between two records: the first is recorded, every multiple of this, and the last. Only to
-        look at: the answer does not depend on it.
-    checkpoint : path, optional
-        Save the run to this file now and then, after an interrupt and at the end, atomically:
-        :func:`airnp.resume` goes on from there, :func:`airnp.load` reads the result so far.
-    checkpoint_every : float
-        Seconds between two of these. They do not change the answer.
+    checkpoint : path or Checkpoint, optional
+        Save the run to this file now and then (``Checkpoint(path, every=30)``: seconds), after an interrupt
+        and at the end, atomically: :func:`airnp.resume` goes on from there, :func:`airnp.load` reads the
+        result so far. The answer does not depend on it.
 
     Returns
     -------
     FitResult
-        After ``KeyboardInterrupt``, the result so far. A :class:`SparseFitResult` for the sparse form.
+        After ``KeyboardInterrupt``, the result so far.
 
     Raises
     ------
     ValueError, TypeError
         For input that cannot be meant; the message names the argument.
+    MemoryError
+        When the matrix does not fit into memory; it says how much is needed. :func:`airnp.fit_sparse` never
+        forms the whole matrix.
     DivergenceError
         When the loss is no longer finite; it carries the last finite state.
 
@@ -207,52 +179,217 @@ def fit(
     >>> bool(np.isin(filled, [1, 2, 3, 4, 5]).all())
     True
     """
-    Y, xp, device = on_the_host(Y, xp, device)
-    if wants_sparse(form, Y, depth, rank, dtype, xp, device):
-        refuse_for_sparse(mask=mask, operator=operator, shape=shape, precision=precision, truth=truth)
-        from airnp.sparse_fitting import fit_sparse  # brings numba and SciPy
-
-        return fit_sparse(  # type: ignore[return-value]  # what a caller gets who asks for this form
-            Y, xp=xp, device=device, regularizers=regularizers, weights=weights, fidelity=fidelity, loss=loss,
-            depth=depth, rank=rank, max_iter=max_iter, stop=stop, optimizer=optimizer,
-            learning_rate=learning_rate, init=init, seed=seed, dtype=dtype, normalize=normalize,
-            bounds=bounds, integers=integers, offsets=offsets, mask_factor=mask_factor,
-            batch_size=batch_size, engine=engine, threads=threads, callback=callback, progress=progress,
-            record_every=record_every, checkpoint=checkpoint, checkpoint_every=checkpoint_every,
-        )  # fmt: skip
-    refuse_for_dense(offsets=offsets, mask_factor=mask_factor, batch_size=batch_size)
-    max_iter = checked_whole("max_iter", max_iter)
-    record_every = checked_whole("record_every", record_every)
-    rule = resolve_stop(stop, regularized=not isinstance(regularizers, str))
-    method = resolve_optimizer(optimizer, learning_rate)
-    seed = checked_seed(seed)
-    options = Options(
+    Y, xp, device = host_sparse(Y, xp, device)
+    listed, rule, shaped = checked_regularizers(regularizers), resolve_stop(stop), checked_fidelity(fidelity)
+    if is_sparse(Y):
+        _check_room(Y, depth, rank, dtype, xp, device)
+    data = prepare(Y, mask, weights, xp, device, dtype, operator, normalize).within(bounds, integers)
+    seen = data.observations
+    options = Options.checked(
         max_iter=max_iter,
-        record_every=record_every,
         seed=seed,
         init=init,
-        optimizer=method,
-        threads=checked_threads(threads),
-        precision=_checked_precision(precision),
-        truth=truth,
-        callback=checked_callback(callback),
+        optimizer=optimizer,
+        learning_rate=learning_rate,
+        engine=select_engine(engine, seen.xp),
+        record=record,
+        callback=callback,
         progress=progress,
-        file=None if checkpoint is None else checked_file(checkpoint),
-        file_every=checked_seconds(checkpoint_every),
+        checkpoint=checkpoint,
     )
-    data = prepare(Y, mask, weights, xp, device, dtype, operator, shape, normalize)
-    data = data.within(bounds, integers)
-    seen = data.observations
-    batch = tuple(seen.values.shape[:-2]) if data.operator is None else ()
-    sizes = (batch, *data.shape, checked_whole("depth", depth), rank, seen.dtype)
-
-    with on_device(seen.xp, seen.device), explained_memory(*sizes):
-        chosen = chosen_regularizers(regularizers, seen, measured=data.operator is not None)
-        model = Model(chosen, depth, rank, fidelity, loss, huber_delta, engine)
-        return Loop(data, model, rule, options).run()
+    settings = ModelSettings(listed, checked_whole("depth", depth), rank, shaped)
+    task = DenseTask(data, settings, options.engine)
+    with on_device(seen.xp, seen.device), explained_memory(*task.sizes):
+        return cast(FitResult, Loop(task, rule, options).run())
 
 
-def _checked_precision(precision: Any) -> Precision | None:
-    if precision is not None and precision != "tf32":
-        raise ValueError(f"precision: expected None or 'tf32', got {precision!r}")
-    return None if precision is None else "tf32"
+def fit_sparse(
+    S: Any,
+    rank: int,
+    *,
+    xp: Any = None,
+    device: Any = None,
+    regularizers: Sequence[Regularizer] | None = None,
+    offsets: bool | float = False,
+    mask_factor: MaskSides | None = None,
+    weights: Any = None,
+    fidelity: Squared | None = None,
+    depth: int = 3,
+    batch_size: int | None = None,
+    max_iter: int = 40_000,
+    stop: Any = "auto",
+    optimizer: Any = "adam",
+    learning_rate: float = 1e-3,
+    init: Any = "gaussian",
+    seed: int | None = None,
+    dtype: Any = None,
+    normalize: bool = True,
+    bounds: Any = None,
+    integers: Any = None,
+    engine: str | CPU | CUDA = "auto",
+    record: int | Record | None = None,
+    callback: Callback | None = None,
+    progress: bool = False,
+    checkpoint: str | PathLike[str] | Checkpoint | None = None,
+) -> SparseFitResult:
+    """Complete a large sparse matrix without ever forming it.
+
+    X_ij = μ + b_i + c_j + u_i·v_j, from thin factors: residuals are taken at observed entries, graphs are
+    learned over candidate edges. An iteration costs O((nnz + (m + n) k) r) for k candidates and rank r.
+
+    Parameters
+    ----------
+    S : sparse matrix or array of SciPy or CuPy (m, n)
+        Stored entries are the observed ones, explicit zeros included.
+    rank : int
+        Inner dimension of the factors.
+    xp, device
+        As in :func:`airnp.fit`; NumPy or CuPy.
+    regularizers : list of Regularizer, optional
+        Of :class:`AdaptiveLaplacian`, :class:`FixedLaplacian` and :class:`WeightDecay`. Default, None: learned
+        graphs over rows and columns, on 20 nearest candidates each.
+    offsets : bool or float
+        Whether there are μ, b and c. A number is how many entries of zero shrink each offset; True is 10.
+    mask_factor : {"rows", "columns", "both"}, optional
+        Let which entries are observed say something about a row or column.
+    weights : sparse matrix like S, or array (nnz,), optional
+        Weight of each entry, in the order of ``S.data``; zero is missing.
+    fidelity : Squared, optional
+        Default ``Squared()``.
+    depth : int
+        Number of factors, at least 2.
+    batch_size : int, optional
+        Entries in one iteration. Default: all.
+    max_iter : int
+        Iterations at most, over both phases of ``stop``.
+    stop, optimizer, learning_rate, init, seed, dtype, normalize, bounds, integers
+        As in :func:`airnp.fit`.
+    engine, record, callback, progress, checkpoint
+        As in :func:`airnp.fit`. There is no ``truth`` to record.
+
+    Returns
+    -------
+    SparseFitResult
+        ``predict(rows, columns)`` gives entries. After ``KeyboardInterrupt``, the result so far.
+
+    Examples
+    --------
+    >>> from scipy.sparse import csr_array
+    >>> rng = np.random.default_rng(0)
+    >>> table = rng.random((60, 3)) @ rng.random((3, 40))
+    >>> observed = csr_array(table * (rng.random(table.shape) < 0.5))
+    >>> result = fit_sparse(observed, rank=3, max_iter=6000, seed=0)
+    >>> bool(np.abs(result.X - table).mean() < 0.05), result.n_iter <= 6000
+    (True, True)
+    """
+    S, xp, device = host_sparse(S, xp, device)
+    # A matrix of no importance: reading it checks what is meant by the namespace and the device.
+    place = read(np.zeros((1, 1)), xp=xp, device=device)
+    if not (is_numpy_namespace(place.xp) or is_cupy_namespace(place.xp)):
+        name = namespace_name(place.xp)
+        raise ValueError(f"xp: fit_sparse works on arrays of NumPy and CuPy, got {name}")
+    listed, rule, shaped = checked_regularizers(regularizers), resolve_stop(stop), checked_fidelity(fidelity)
+    if isinstance(shaped, Huber):
+        raise ValueError(f"fidelity: fit_sparse has Squared(), got {shaped!r}")
+    options = Options.checked(
+        max_iter=max_iter,
+        seed=seed,
+        init=init,
+        optimizer=optimizer,
+        learning_rate=learning_rate,
+        engine=select_engine(engine, place.xp),
+        record=record,
+        callback=callback,
+        progress=progress,
+        checkpoint=checkpoint,
+    )
+    entries = read_entries(S, dtype, weights)
+    limits = _entry_bounds(bounds, integers, entries)
+    m, n = entries.shape
+    sides = (
+        None
+        if mask_factor is None
+        else checked_choice("mask_factor", mask_factor, ("rows", "columns", "both"))
+    )
+    shrinkage = checked_offsets(offsets)
+    if checked_whole("depth", depth) == 1:
+        raise ValueError(
+            "depth: one factor is the whole matrix, which fit_sparse does not form; use 2 or more"
+        )
+    if checked_whole("rank", rank) > min(m, n):
+        raise ValueError(
+            f"rank: expected at most min(m, n) = {min(m, n)} for a matrix of {m}x{n}, got {rank}"
+        )
+    layout = Layout(
+        m=m,
+        n=n,
+        depth=depth,
+        rank=int(rank),
+        mask_rows=sides in ("rows", "both"),
+        mask_columns=sides in ("columns", "both"),
+        offsets=shrinkage is not None,
+    )
+    if not isinstance(normalize, bool | np.bool_):
+        raise TypeError(f"normalize: expected True or False, got {normalize!r}")
+    scaled, base, span = entries_by_range(entries) if normalize else (entries, 0.0, 1.0)
+    del entries  # only what is fitted is kept
+    task = SparseTask(
+        entries=scaled,
+        base=base,
+        span=span,
+        layout=layout,
+        regularizers=listed,
+        scale=shaped.factor(m, n),
+        shrinkage=shrinkage,
+        bounds=limits,
+        batch_size=None if batch_size is None else checked_whole("batch_size", batch_size),
+        seed=options.seed,
+        engine=options.engine,
+        xp=place.xp,
+    )
+    with on_device(place.xp, place.device):
+        return cast(SparseFitResult, Loop(task, rule, options).run())
+
+
+def host_sparse(Y: Any, xp: Any, device: Any) -> tuple[Any, Any, Any]:
+    """Return Y, ``xp`` and ``device``; for a sparse matrix of CuPy the one of SciPy, and where it comes from.
+
+    A matrix that lives on a device is computed with there.
+    """
+    found = sys.modules.get("cupyx.scipy.sparse")
+    if found is None or not found.issparse(Y):
+        return Y, xp, device
+    import cupy
+
+    if xp is not None and xp is not cupy:
+        return Y.get(), xp, device
+    home = Y.data.device
+    if device is not None and int(getattr(device, "id", device)) != home.id:
+        raise ValueError(f"device: expected {home}, where Y is, got {device}; move Y, or leave device out")
+    return Y.get(), cupy, home
+
+
+def _check_room(Y: Any, depth: Any, rank: Any, dtype: Any, xp: Any, device: Any) -> None:
+    """Raise MemoryError if a sparse matrix needs more memory than there is once it is made dense."""
+    if Y.ndim != 2:
+        return
+    kind = "float32" if dtype is not None and np.dtype(dtype) == np.float32 else "float64"
+    width = rank if isinstance(rank, int) and rank > 0 else None
+    m, n = Y.shape
+    on_cupy = xp is not None and is_cupy_namespace(standard_namespace(xp))
+    needed = needed_bytes((), m, n, max(int(depth), 2), width, kind)
+    room = device_memory(device) if on_cupy else available_memory()
+    if needed > room:
+        raise MemoryError(
+            f"Y: a dense fit of {m}x{n} in {kind} needs about {needed / 2**30:.2g} GiB, there are "
+            f"{room / 2**30:.2g}; airnp.fit_sparse(S, rank=...) never forms the whole matrix"
+        )
+
+
+def _entry_bounds(bounds: Any, integers: Any, entries: Entries) -> Bounds | None:
+    limits = Bounds.of(bounds, integers, columns=entries.shape[1])
+    if limits is not None:
+        limits.check_type(str(entries.values.dtype))
+        at = bounds_at(limits, entries.pattern.indices)
+        at.check(entries.values[None], np.ones((1, entries.nnz), bool))
+    return limits

@@ -25,6 +25,7 @@ import scipy.sparse
 
 import airnp
 from airnp import (
+    CPU,
     Adam,
     AdaptiveLaplacian,
     Balanced,
@@ -35,6 +36,11 @@ from airnp import (
     FixedLaplacian,
     Gaussian,
     HeldOut,
+    Huber,
+    Nearest,
+    Operator,
+    Record,
+    Squared,
     TotalVariation,
     WeightDecay,
 )
@@ -88,13 +94,13 @@ def hashed(result: Any) -> str:
 
 
 def dense(**settings: Any) -> Callable[[], Any]:
-    settings = {"Y": TABLE, "mask": MASK, "max_iter": 700, "seed": 3, "regularizers": None, **settings}
+    settings = {"Y": TABLE, "mask": MASK, "max_iter": 700, "seed": 3, **settings}
     return lambda: airnp.fit(**settings)
 
 
 def sparse(**settings: Any) -> Callable[[], Any]:
-    settings = {"Y": SPARSE, "rank": 5, "max_iter": 300, "seed": 3, "regularizers": None, **settings}
-    return lambda: airnp.fit(form="sparse", **settings)
+    settings = {"S": SPARSE, "rank": 5, "max_iter": 300, "seed": 3, **settings}
+    return lambda: airnp.fit_sparse(**settings)
 
 
 def resumed(settings: dict[str, Any], fit: Callable[..., Any], at: int) -> Callable[[], Any]:
@@ -121,8 +127,8 @@ def jobs() -> Iterator[Job]:
     for name, rule in rules.items():
         for dtype in ("float32", "float64"):
             for threads in (1, 2):
-                yield f"dense/{name}/{dtype}/{threads}", dense(stop=rule, dtype=dtype, threads=threads)
-                yield f"sparse/{name}/{dtype}/{threads}", sparse(stop=rule, dtype=dtype, threads=threads)
+                yield f"dense/{name}/{dtype}/{threads}", dense(stop=rule, dtype=dtype, engine=CPU(threads))
+                yield f"sparse/{name}/{dtype}/{threads}", sparse(stop=rule, dtype=dtype, engine=CPU(threads))
     short = {"stop": None, "max_iter": 250}
     of_dense: dict[str, Any] = {
         "dmf": {"regularizers": []},
@@ -137,7 +143,7 @@ def jobs() -> Iterator[Job]:
         "holes": {"Y": PICTURE, "mask": HOLES, "stop": HeldOut(0.1, patience=100, every=20), "max_iter": 700},
         "stack": {"Y": STACK, "stop": HeldOut(0.1, patience=100, every=20), "max_iter": 700},
         "stack_energy": {"Y": STACK, "stop": EnergyChange(1e-3), "max_iter": 700},
-        "operator": {"Y": OPERATOR @ TABLE.ravel(), "mask": None, "operator": OPERATOR, "shape": (30, 22)},
+        "operator": {"Y": OPERATOR @ TABLE.ravel(), "mask": None, "operator": Operator(OPERATOR, (30, 22))},
         "weights": {"weights": 1 + np.arange(660).reshape(30, 22) % 3},
         "bounds": {"bounds": (-1, 3)},
         "thin": {"rank": 3, "depth": 2},
@@ -147,17 +153,19 @@ def jobs() -> Iterator[Job]:
         "decay": {"optimizer": Adam(2e-3, graph_learning_rate=1e-2, schedule=ExponentialDecay(0.5, 60))},
         "plain": {"normalize": False},
         "reference": {"engine": "reference", "max_iter": 60},
-        "huber": {"loss": "huber", "huber_delta": 0.05},
-        "sum": {"fidelity": "sum"},
-        "truth": {"truth": TABLE, "record_every": 7},
+        "huber": {"fidelity": Huber(0.05)},
+        "sum": {"fidelity": Squared("sum")},
+        "truth": {"record": Record(7, TABLE)},
     }
     for name, settings in of_dense.items():
         yield f"dense/{name}", dense(**{**short, **settings})
     of_sparse: dict[str, Any] = {
         "dmf": {"regularizers": []},
-        "wide": {"Y": WIDE},
+        "wide": {"S": WIDE},
         "few": {
-            "regularizers": [AdaptiveLaplacian(axis, neighbors=4, refresh=40) for axis in ("rows", "columns")]
+            "regularizers": [
+                AdaptiveLaplacian(axis, candidates=Nearest(4, refresh=40)) for axis in ("rows", "columns")
+            ]
         },
         "given": {"regularizers": [AdaptiveLaplacian("rows", candidates=scipy.sparse.csr_array(RING))]},
         "fixed": {"regularizers": [FixedLaplacian(scipy.sparse.csr_array(RING))]},
@@ -167,7 +175,7 @@ def jobs() -> Iterator[Job]:
             "mask_factor": "both",
             "offsets": 2.0,
             "regularizers": [WeightDecay(0.1, "sqrt"), WeightDecay(0.3, on="mask")],
-            "fidelity": "sum",
+            "fidelity": Squared("sum"),
         },
         "batches": {"batch_size": 50, "offsets": True},
         "weights": {"weights": 1 + np.arange(SPARSE.nnz) % 3},

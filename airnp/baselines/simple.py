@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from airnp._checks import checked_whole
+from airnp._checks import checked_choice, checked_whole
 from airnp.baselines.problem import Bools, Values, complete_each, line_means
-from airnp.regularizers.base import checked_choice
 
 
 def mean(Y: Any, mask: Any = None, *, by: str = "all") -> Any:

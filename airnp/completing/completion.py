@@ -2,34 +2,37 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from array_api_compat import array_namespace, device
 
-from airnp._arrays import on_device
+from airnp._arrays import from_numpy, to_numpy
 from airnp.completing.judging import standard_error
+from airnp.completing.lowrank import fit_low_rank
 from airnp.completing.searching import Candidate, Search, search
 from airnp.data.inputs import EmptyLineWarning, Observations, read
-from airnp.defaults_ import neighbours_are_alike
 from airnp.fitting import fit
-from airnp.model.fidelity import fidelity_scale
+from airnp.model.fidelity import checked_fidelity
 from airnp.regularizers import AdaptiveLaplacian, TotalVariation
 from airnp.regularizers.base import GRAPH_WEIGHT
 from airnp.regularizers.variation import VARIATION_WEIGHT
 from airnp.results.result import FitResult
-from airnp.training.stopping import HeldOut
 
 Floats = npt.NDArray[np.float64]
 
-_PICTURES = ((1.0, 0.0), (1.0, 3.0), (3.0, 1.0))
-_TABLES = ((0.25, 0.0), (4.0, 0.0), (0.0, 0.0))
-"""What is tried besides the defaults: multiples of the default weights of graphs, and of total variation."""
+_WEIGHTS = ((1.0, 1.0), (1.0, 3.0), (0.25, 0.0), (4.0, 0.0), (0.0, 0.0))
+"""What is tried besides AIR: multiples of the default weights of graphs, and of total variation."""
 
 _FOLDS = 5
+
+_OF_LOW_RANK = ("weights", "xp", "device", "dtype", "bounds", "integers")
+"""Settings that the matrix of low rank shares with fits."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +44,8 @@ class Completion:
     result : FitResult
         Of the chosen settings on all observed entries.
     choice : dict
-        The settings: ``airnp.fit(Y, mask, **choice)`` repeats the fit.
+        The settings: ``airnp.fit(Y, mask, **choice)`` repeats the fit. ``{"model": "low rank"}`` if the matrix
+        of low rank won.
     candidates : Search
         All settings that were tried, with their errors on held-out entries; a table when printed.
     expected_nmae : float
@@ -90,9 +94,9 @@ def complete(
         True where observed. Without it, NaN means missing.
     grid : dict of lists, or list of dicts, optional
         What to try, as for :func:`airnp.search`, the first candidate being the one to keep in doubt. Default:
-        what ``airnp.fit`` does by itself; for pictures, AIR without total variation, and three times the
-        weight of total variation or of the graphs; for other data, a quarter and four times the weight of the
-        graphs, and none.
+        AIR; AIR with total variation, of its default weight and of three times that; a quarter and four times
+        the weight of the graphs, and none; and the matrix of low rank that
+        :func:`airnp.completing.lowrank.fit_low_rank` finds.
     executor, workers, fraction, progress
         See :func:`airnp.search`.
     seed : int, optional
@@ -152,31 +156,59 @@ def complete(
             UserWarning,
             stacklevel=2,
         )
-    errors = np.stack([each.errors for each in tried.finished])
-    chosen: Candidate = tried.finished[_chosen(errors)]
+    rival = _low_rank(Y, mask, tried, settings) if grid is None else None
+    finished = tried.finished + ([rival] if rival is not None else [])
+    errors = np.stack([each.errors for each in finished])
+    chosen: Candidate = finished[_chosen(errors)]
     honest = cross_fitted(errors, np.random.default_rng([tried.seed, 22]))
-    choice = {"seed": tried.seed, **settings, **chosen.settings}
+    if rival is not None:
+        tried = replace(tried, candidates=[*tried.candidates, rival])
+    expected = float(honest.mean()), tried.judges.forecast_error(honest)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", EmptyLineWarning)  # said when the data was read
-        result = fit(Y, mask, progress=progress, **choice)
-    return Completion(result, choice, tried, float(honest.mean()), tried.judges.forecast_error(honest))
+        if chosen is rival:
+            shared = {name: settings[name] for name in _OF_LOW_RANK if name in settings}
+            return Completion(
+                fit_low_rank(Y, mask, seed=tried.seed, **shared), chosen.settings, tried, *expected
+            )
+        choice = {"seed": tried.seed, **settings, **chosen.settings}
+        return Completion(fit(Y, mask, progress=progress, **choice), choice, tried, *expected)
+
+
+def _low_rank(Y: Any, mask: Any, tried: Search, settings: dict[str, Any]) -> Candidate:
+    """Return how well a matrix of low rank predicts the entries that judge, which it does not see."""
+    seen = read_quietly(Y, mask, settings)
+    shared = {name: settings[name] for name in _OF_LOW_RANK if name in settings}
+    started = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", EmptyLineWarning)
+        home = (array_namespace(seen.values), device(seen.values), "bool")
+        kept = from_numpy(to_numpy(seen.mask) & ~tried.judges.held_out, *home)
+        result = fit_low_rank(Y, kept, seed=tried.seed, **shared)
+    errors = tried.judges.errors(to_numpy(result.matrix))
+    return Candidate(
+        {"model": "low rank"},
+        float(errors.mean()),
+        standard_error(errors),
+        0,
+        result.stop_reason,
+        time.perf_counter() - started,
+        errors=errors,
+    )
 
 
 def _usual(Y: Any, mask: Any, settings: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the candidates for data of this kind, the defaults first."""
+    """Return the settings of AIR that are tried, the defaults first."""
+    m, n = read_quietly(Y, mask, settings).values.shape[-2:]
+    scale = checked_fidelity(settings.get("fidelity")).factor(m, n)
+    return [{}, *({"regularizers": _model(*weights, scale)} for weights in _WEIGHTS)]
+
+
+def read_quietly(Y: Any, mask: Any, settings: dict[str, Any]) -> Observations:
+    """Read the data without the warnings that the search gives when it reads them."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", EmptyLineWarning)  # said when the search reads the data
-        seen = read(Y, mask, settings.get("weights"))
-    shape = tuple(seen.values.shape[-2:])
-    scale = fidelity_scale(settings.get("fidelity", "mean"), *shape)
-    kinds = _PICTURES if _is_picture(seen) else _TABLES
-    stop = {} if "stop" in settings else {"stop": HeldOut(low_rank=True)}
-    return [{}, *({"regularizers": _model(*weights, scale), **stop} for weights in kinds)]
-
-
-def _is_picture(seen: Observations) -> bool:
-    with on_device(seen.xp, seen.device):
-        return neighbours_are_alike(seen)
+        warnings.simplefilter("ignore", EmptyLineWarning)
+        return read(Y, mask, settings.get("weights"))
 
 
 def _model(graphs: float, variation: float, scale: float) -> Sequence[Any]:

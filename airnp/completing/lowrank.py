@@ -20,11 +20,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from airnp._arrays import from_numpy, on_device, to_numpy
+from airnp._checks import checked_seed, checked_whole
+from airnp.data.holdout import how_many, like_the_gaps
+from airnp.data.prepared import prepare
 from airnp.engines.threads import using
+from airnp.results.calibration import calibration
+from airnp.results.history import History
+from airnp.results.result import FitResult
 
 Values = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
@@ -54,6 +62,9 @@ _SMALL = 1e-12
 """Share of the mean variance that every component has at least, so that C can be inverted."""
 
 _POWER_STEPS = 6
+
+_TURNS, _AT_A_TURN = 10, 0.02
+"""How often entries are left out to see how well the rest predict them, and what share of them at a time."""
 
 
 @dataclass(frozen=True)
@@ -119,23 +130,124 @@ def explanation(values: Values, weights: Values, held_out: Bools, rank: int) -> 
     return LowRank(*_trimmed(*sides), best.error, best.error <= EXACT * spread)
 
 
-def predicted_without(values: Values, weights: Values, left_out: Bools, found: LowRank) -> Values:
-    """Return the matrix that is found without some of the entries, starting from the one found with them.
-
-    A start from nothing might end elsewhere, and would tell little about the one that was found.
+def fit_low_rank(
+    Y: Any,
+    mask: Any = None,
+    *,
+    weights: Any = None,
+    rank: int | None = None,
+    fraction: float = 0.05,
+    seed: int | None = None,
+    xp: Any = None,
+    device: Any = None,
+    dtype: Any = None,
+    bounds: Any = None,
+    integers: Any = None,
+) -> FitResult:
+    """Complete a matrix, or every matrix of a stack, by the matrix of low rank that predicts entries best.
 
     Parameters
     ----------
-    values, weights : ndarray (m, n)
-        As for :func:`explanation`.
-    left_out : ndarray of bool (m, n)
-    found : LowRank
-        Fitted to all entries.
+    Y, mask, weights, xp, device, dtype, bounds, integers
+        As in :func:`airnp.fit`.
+    rank : int, optional
+        The highest to try, at most 32.
+    fraction : float
+        Share of the observed entries that choose the rank, in the shape of the gaps.
+    seed : int, optional
+        Draws them. Default: a new one, kept in ``result.seed``.
+
+    Returns
+    -------
+    FitResult
+        Of two factors, without graphs. Where there are too few entries to judge by, of rank 1.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> matrix = rng.random((40, 3)) @ rng.random((3, 30))
+    >>> result = fit_low_rank(matrix, rng.random(matrix.shape) < 0.6, seed=0)
+    >>> bool(np.abs(result.X - matrix).max() < 1e-3), result.stop_reason
+    (True, 'a matrix of rank 3 predicts held-out entries best')
+    """
+    seed = checked_seed(seed)
+    data = prepare(Y, mask, weights, xp, device, dtype, None, True).within(bounds, integers)
+    seen = data.observations
+    values, counted = (to_numpy(array).astype(np.float64) for array in (seen.values, seen.weights))
+    (m, n), batch = data.shape, values.shape[:-2]
+    highest = min(m, n) if rank is None else checked_whole("rank", rank)
+    found, folds = [], []
+    for place in np.ndindex(batch):
+        one, turns = _explained(values[place], counted[place], fraction, highest, seed)
+        found.append(one)
+        folds.append(turns)
+    matrix = np.stack([one.left @ one.right.T for one in found]).reshape(*batch, m, n)
+    width = max(one.rank for one in found)
+    sides = [
+        np.stack([np.pad(side, ((0, 0), (0, width - side.shape[1]))) for side in each])
+        for each in ([one.right for one in found], [one.left for one in found])
+    ]
+    factors = [
+        sides[0].swapaxes(-1, -2).reshape(*batch, width, n),
+        sides[1].reshape(*batch, m, width),
+    ]
+    ranks = sorted({one.rank for one in found})
+    said = f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {ranks[0]} to {ranks[-1]}"
+    with on_device(seen.xp, seen.device):
+        home = (seen.xp, seen.device, seen.dtype)
+        calibrated = (
+            (np.stack(left_out).reshape(values.shape), np.stack(predicted).reshape(values.shape))
+            for left_out, predicted in (zip(*turn, strict=True) for turn in zip(*folds, strict=True))
+        )
+        assert data.original is not None
+        return FitResult(
+            matrix=data.restored(from_numpy(matrix, *home)),
+            factors=[from_numpy(factor, *home) for factor in factors],
+            regularizers=[],
+            history=History(["loss", "fidelity"]),
+            n_iter=0,
+            best_iter=0,
+            stop_reason=f"a matrix of {said} predicts held-out entries best",
+            seed=seed,
+            normalization=data.normalization,
+            mask=seen.mask,
+            observed=data.original,
+            labels=seen.labels,
+            calibration=calibration(data.original, calibrated, data.normalization, data.bounds),
+            bounds=data.bounds,
+        )
+
+
+def _explained(
+    values: Values, weights: Values, fraction: float, highest: int, seed: int
+) -> tuple[LowRank, list[tuple[Bools, Values]]]:
+    """Return the best matrix of one problem, and what it predicts of entries left out, turn by turn."""
+    observed = weights > 0
+    rng = np.random.default_rng([seed, 1])
+    held_out = like_the_gaps(observed, how_many(int(observed.sum()), fraction), rng)
+    found = explanation(values, weights, held_out, highest)
+    if found is None:
+        with using(1):
+            left, right = np.ones((len(values), 1)), np.zeros((values.shape[1], 1))
+            sides = _settled(values, weights, left, right, _FINAL_SWEEPS, _FINAL_GAIN)
+        found = LowRank(*sides, float("nan"))
+    used, turns = np.zeros(observed.shape, dtype=bool), []
+    wanted = max(1, round(_AT_A_TURN * int(observed.sum())))
+    for turn in range(_TURNS):
+        drawn = like_the_gaps(observed, wanted, np.random.default_rng([turn, 2]))
+        turns.append((drawn & ~used, _refit_without(values, weights, drawn, found)))
+        used |= drawn
+    return found, turns
+
+
+def _refit_without(values: Values, weights: Values, left_out: Bools, found: LowRank) -> Values:
+    """Return the matrix that is found without some of the entries, starting from the one found with them.
+
+    A start from nothing might end elsewhere, and would tell little about the one that was found.
     """
     with using(1):
-        left, right = _settled(
-            values, np.where(left_out, 0.0, weights), found.left, found.right, _AGAIN_SWEEPS, -np.inf
-        )
+        kept = np.where(left_out, 0.0, weights)
+        left, right = _settled(values, kept, found.left, found.right, _AGAIN_SWEEPS, -np.inf)
     return left @ right.T
 
 
@@ -225,5 +337,5 @@ def _levelled(left: Values, right: Values) -> tuple[Values, Values]:
 def _trimmed(left: Values, right: Values) -> tuple[Values, Values]:
     """Return the product without the components that are negligible; the left side is levelled."""
     basis, singular, mixing = np.linalg.svd(right, full_matrices=False)
-    kept = singular > _NEGLIGIBLE * singular[0]
+    kept = singular >= _NEGLIGIBLE * singular[0]  # zeros, too, if there is nothing else
     return left @ mixing[kept].T, basis[:, kept] * singular[kept]

@@ -20,7 +20,6 @@ from airnp._arrays import from_numpy, on_device, to_numpy
 from airnp._checks import checked_number, checked_seed
 from airnp.completing.judging import Judges, standard_error
 from airnp.data.inputs import EmptyLineWarning, Observations, read
-from airnp.defaults_ import chosen_regularizers
 from airnp.fitting import fit
 from airnp.fleet.many import fit_many
 from airnp.model.objective import Objective
@@ -300,12 +299,11 @@ def _outcome(candidate: Candidate) -> dict[str, Any]:
     return {name: getattr(candidate, name) for name in names}
 
 
-_OF_THE_PROBLEM = ("Y", "mask", "weights", "operator", "shape", "xp", "device", "dtype", "truth")
-_OF_ONE_FIT = ("callback", "progress", "checkpoint", "checkpoint_every")
-_OF_SPARSE_FITS = ("form", "offsets", "mask_factor", "batch_size")
+_OF_THE_PROBLEM = ("Y", "mask", "weights", "operator", "xp", "device", "dtype")
+_OF_ONE_FIT = ("record", "callback", "progress", "checkpoint")
 _ALL = tuple(inspect.signature(fit).parameters)
 
-CHOOSABLE = tuple(name for name in _ALL if name not in (*_OF_THE_PROBLEM, *_OF_ONE_FIT, *_OF_SPARSE_FITS))
+CHOOSABLE = tuple(name for name in _ALL if name not in (*_OF_THE_PROBLEM, *_OF_ONE_FIT))
 """Arguments of :func:`airnp.fit` that a grid may hold."""
 
 SHARED = (*CHOOSABLE, "weights", "xp", "device", "dtype")
@@ -358,8 +356,6 @@ def check_shared(settings: Mapping[str, Any]) -> None:
 def _check_name(argument: str, name: Any, known: tuple[str, ...]) -> None:
     if name in known:
         return
-    if name in _OF_SPARSE_FITS:
-        raise TypeError(f"{argument}: {name!r} is for form='sparse', and only dense fits are searched")
     if name in _ALL:
         raise TypeError(f"{argument}: {name!r} is nothing that fits can be searched for with")
     raise TypeError(f"{argument}: {name!r} is no argument of airnp.fit; there are {', '.join(known)}")
@@ -369,7 +365,7 @@ _MOST_ENTRIES = 2**20
 """Entries of a stack at most; a fit needs memory for about thirty times as many."""
 
 _DEFAULTS = {name: parameter.default for name, parameter in signature(fit).parameters.items()}
-_OF_THE_OBJECTIVE = ("depth", "rank", "fidelity", "loss", "huber_delta", "engine")
+_OF_THE_OBJECTIVE = ("depth", "rank", "fidelity", "engine")
 
 
 def seed_groups(fits: Sequence[Mapping[str, Any]], entries: int) -> list[list[int]]:
@@ -425,7 +421,5 @@ def _start(seen: Observations, kept: Any, shared: Mapping[str, Any], seed: int) 
     """Return the parameters, in NumPy's arrays, that a fit with this seed starts from."""
     settings: dict[str, Any] = {name: shared.get(name, _DEFAULTS[name]) for name in _OF_THE_OBJECTIVE}
     settings |= {name: shared.get(name) for name in ("weights", "xp", "dtype")}
-    with on_device(seen.xp, seen.device):
-        model = chosen_regularizers(shared.get("regularizers", "auto"), seen.moved(), measured=False)
-    objective = Objective(seen.values, kept, regularizers=model, **settings)
+    objective = Objective(seen.values, kept, regularizers=shared.get("regularizers"), **settings)
     return [to_numpy(array) for array in objective.init(seed, shared.get("init", "gaussian"))]

@@ -9,6 +9,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from airnp.data.entries import Entries
+
 Bools = npt.NDArray[np.bool_]
 
 _CLUSTERED = 0.25
@@ -114,3 +116,24 @@ def like_the_gaps(observed: Bools, wanted: int, rng: np.random.Generator) -> Boo
         if held.sum() >= wanted / 2:
             return held
     return scattered(observed, wanted, rng)
+
+
+def random_entries(entries: Entries, fraction: float, seed: int) -> Bools:
+    """Return which entries of a sparse matrix to hold out: at random, as far as every line keeps one.
+
+    Examples
+    --------
+    >>> from scipy.sparse import csr_array
+    >>> from airnp.data.entries import read_entries
+    >>> int(random_entries(read_entries(csr_array(np.ones((20, 30)))), 0.1, seed=0).sum())
+    60
+    """
+    total = entries.nnz
+    wanted = how_many(total, fraction)
+    order = np.random.default_rng([seed, 1]).permutation(total)
+    free = np.ones(total, bool)
+    for line in (entries.pattern.line_of_each()[order], entries.pattern.indices[order]):
+        free[np.unique(line, return_index=True)[1]] = False
+    held = np.zeros(total, bool)
+    held[order[np.flatnonzero(free)[:wanted]]] = True
+    return held

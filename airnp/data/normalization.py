@@ -10,6 +10,7 @@ import numpy.typing as npt
 from array_api_compat import array_namespace
 
 from airnp._arrays import Array, beside, from_numpy, to_numpy
+from airnp.data.entries import Entries
 from airnp.data.inputs import Observations
 from airnp.data.linearmaps import Transform
 
@@ -90,3 +91,11 @@ def _root_mean_square(array: npt.NDArray[Any]) -> float:
     sizes = np.abs(array.astype(np.float64))
     largest = float(np.max(sizes))
     return largest * float(np.sqrt(np.mean((sizes / largest) ** 2))) if largest > 0 else 0.0
+
+
+def entries_by_range(entries: Entries) -> tuple[Entries, float, float]:
+    """Return sparse entries as (y − least) / (largest − least), and the least and the range."""
+    values = entries.values.astype(np.float64)
+    low, high = float(values.min()), float(values.max())
+    span = high - low or abs(low) or 1.0
+    return entries.with_values(((values - low) / span).astype(entries.values.dtype)), low, span

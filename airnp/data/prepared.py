@@ -1,4 +1,4 @@
-"""From what the caller has to what is fitted: read, normalised, with the way back."""
+"""Data as they are fitted: read, normalised, within bounds, with the way back to the data's units."""
 
 from __future__ import annotations
 
@@ -12,13 +12,34 @@ from airnp._arrays import Array, on_device
 from airnp.data import normalization
 from airnp.data.bounds import Bounds
 from airnp.data.inputs import Observations, read
-from airnp.data.linearmaps import Transform, check_shape_of_entries, measurement_operator
+from airnp.data.linearmaps import Transform, measurement_operator
 from airnp.data.normalization import Normalization
 
 
 @dataclass(frozen=True)
+class Operator:
+    """A linear operator that does not say which matrices it acts on, and their shape.
+
+    Parameters
+    ----------
+    operator : LinearOperator or object with ``forward`` and ``adjoint``
+        A scipy.sparse.linalg.LinearOperator acts on ``X.ravel()``.
+    shape : (m, n)
+        Shape of X.
+    """
+
+    operator: Any
+    shape: tuple[int, int]
+
+    @classmethod
+    def parts(cls, operator: Any) -> tuple[Any, tuple[int, int] | None]:
+        """Return the operator itself and the shape that the user said, if any."""
+        return (operator.operator, operator.shape) if isinstance(operator, cls) else (operator, None)
+
+
+@dataclass(frozen=True)
 class PreparedData:
-    """What was read: the observations as the mathematics sees them, and the way back."""
+    """Observations as they are fitted, and the way back to the data's units."""
 
     observations: Observations
     normalization: Normalization
@@ -56,7 +77,6 @@ def prepare(
     device: Any,
     dtype: Any,
     operator: Any,
-    shape: Any,
     normalize: bool,
 ) -> PreparedData:
     """Return the observations as the mathematics sees them; see :func:`airnp.fit` for the arguments."""
@@ -64,14 +84,13 @@ def prepare(
         raise TypeError(f"normalize: expected True or False, got {normalize!r}")
     observations = read(Y, mask, weights, xp=xp, device=device, dtype=dtype, matrices=operator is None)
     with on_device(observations.xp, observations.device):
-        return _normalized(observations, operator, shape, normalize)
+        return _normalized(observations, operator, normalize)
 
 
-def _normalized(observations: Observations, operator: Any, shape: Any, normalize: bool) -> PreparedData:
+def _normalized(observations: Observations, operator: Any, normalize: bool) -> PreparedData:
     """Return the observations in the units that are fitted, and the way back."""
     if operator is None:
         batch, size = tuple(observations.values.shape[:-2]), tuple(observations.values.shape[-2:])
-        check_shape_of_entries(shape, size)
         original = observations.place(observations.values, observations.dtype)
         scaled, way_back = (
             normalization.by_range(observations)
@@ -80,6 +99,7 @@ def _normalized(observations: Observations, operator: Any, shape: Any, normalize
         )
         return PreparedData(scaled.moved(), way_back, None, size, original)
     observations = observations.moved()
+    operator, shape = Operator.parts(operator)
     bound, size = measurement_operator(operator, observations.values, shape, observations.xp)
     scaled, way_back = (
         normalization.by_size(observations, bound, size)

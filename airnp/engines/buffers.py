@@ -49,6 +49,11 @@ def copied_apart(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return copy
 
 
+def placed_apart(array: npt.NDArray[Any], xp: Any) -> Array:
+    """Return a copy of a host array in a namespace: in such memory for NumPy, on the device for CuPy."""
+    return copied_apart(array) if xp is np else xp.asarray(array)
+
+
 class Lending:
     """Lends C-contiguous arrays of one dtype, each made once.
 

@@ -130,8 +130,94 @@ class LaplacianTerms(NamedTuple):
     """V: after the update if there was one, else as given."""
 
 
+Floats = npt.NDArray[Any]
+
+
+class Offsets(NamedTuple):
+    """μ, b (m,) and c (n,) of X_ij = μ + b_i + c_j + u_i·v_j."""
+
+    mean: Any
+    """A number, or an array with one entry, which is read when an operation is carried out."""
+    rows: Floats
+    columns: Floats
+
+
+class DecayPart(NamedTuple):
+    """A matrix whose rows are kept short, how much each row counts, and where its gradient goes."""
+
+    matrix: Array
+    growth: Array | None
+    """g, shape (rows, 1); None for ones."""
+    slope: Array
+
+
+class Slopes(NamedTuple):
+    """∂F/∂U (m×r), ∂F/∂V (n×r), ∂F/∂b (m,) and ∂F/∂c (n,), to be written to."""
+
+    u: Floats
+    v: Floats
+    rows: Floats
+    columns: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Edges:
+    """Candidate edges of a graph: node i may be connected to line i of ``pattern``, itself included.
+
+    Attributes
+    ----------
+    pattern : Pattern
+    order : int32 array (nodes,) or None
+        Which row (or column) of X each node is, where neighbours have been brought close to each other;
+        None where node i is row i.
+    """
+
+    pattern: Pattern
+    order: npt.NDArray[Any] | None = None
+
+    @cached_property
+    def gathered(self) -> Pattern:
+        """The row of each node, as a pattern of one entry a line."""
+        assert self.order is not None
+        return _of_one_each(self.order)
+
+    @cached_property
+    def returned(self) -> Pattern:
+        """The node of each row, as a pattern of one entry a line."""
+        assert self.order is not None
+        places = np.empty_like(self.order)
+        places[self.order] = np.arange(len(places), dtype=places.dtype)
+        return _of_one_each(places)
+
+    @cached_property
+    def incoming(self) -> tuple[Pattern, npt.NDArray[Any]]:
+        """The edges that end at each node, and their places in ``pattern``."""
+        return self.pattern.transposed()
+
+    @property
+    def count(self) -> int:
+        """Number of edges."""
+        return len(self.pattern.indices)
+
+
+def _of_one_each(places: npt.NDArray[Any]) -> Pattern:
+    return Pattern(np.arange(len(places) + 1, dtype=np.int64), places, len(places))
+
+
+def numbers(update: Update) -> tuple[float, ...]:
+    """Return 1 − β1, β2, 1 − β2, rate / (1 − β1ᵗ), 1 / √(1 − β2ᵗ) and ε for Adam, the rate for descent."""
+    if not isinstance(update, AdamUpdate):
+        return (update.current_rate,)
+    beta1, beta2, step = update.beta1, update.beta2, update.step
+    rate = update.current_rate / (1 - beta1**step)
+    return 1 - beta1, beta2, 1 - beta2, rate, 1 / math.sqrt(1 - beta2**step), update.epsilon
+
+
 class Engine(Protocol):
     """The operations that an engine offers."""
+
+    replays_sparse: bool
+    """Whether an iteration of the factored form can be recorded and replayed."""
 
     @property
     def __name__(self) -> str:
@@ -220,146 +306,67 @@ class Engine(Protocol):
         then.
         """
 
-
-Floats = npt.NDArray[Any]
-
-
-class Offsets(NamedTuple):
-    """μ, b (m,) and c (n,) of X_ij = μ + b_i + c_j + u_i·v_j."""
-
-    mean: float
-    rows: Floats
-    columns: Floats
-
-
-class Slopes(NamedTuple):
-    """∂F/∂U (m×r), ∂F/∂V (n×r), ∂F/∂b (m,) and ∂F/∂c (n,), to be written to."""
-
-    u: Floats
-    v: Floats
-    rows: Floats
-    columns: Floats
-
-
-@dataclass(frozen=True, eq=False)
-class Edges:
-    """Candidate edges of a graph: node i may be connected to line i of ``pattern``, itself included.
-
-    Attributes
-    ----------
-    pattern : Pattern
-    order : int32 array (nodes,) or None
-        Which row (or column) of X each node is, where neighbours have been brought close to each other;
-        None where node i is row i.
-    """
-
-    pattern: Pattern
-    order: npt.NDArray[Any] | None = None
-
-    @cached_property
-    def gathered(self) -> Pattern:
-        """The row of each node, as a pattern of one entry a line."""
-        assert self.order is not None
-        return _of_one_each(self.order)
-
-    @cached_property
-    def returned(self) -> Pattern:
-        """The node of each row, as a pattern of one entry a line."""
-        assert self.order is not None
-        places = np.empty_like(self.order)
-        places[self.order] = np.arange(len(places), dtype=places.dtype)
-        return _of_one_each(places)
-
-    @cached_property
-    def incoming(self) -> tuple[Pattern, npt.NDArray[Any]]:
-        """The edges that end at each node, and their places in ``pattern``."""
-        return self.pattern.transposed()
-
-    @property
-    def count(self) -> int:
-        """Number of edges."""
-        return len(self.pattern.indices)
-
-
-def _of_one_each(places: npt.NDArray[Any]) -> Pattern:
-    return Pattern(np.arange(len(places) + 1, dtype=np.int64), places, len(places))
-
-
-class SparseOperations(Protocol):
-    """What an engine offers.
-
-    Patterns, entries and edges are on the host, whatever the engine; it keeps copies of its own where it
-    computes elsewhere. All other arrays are those of ``xp``. So are the scalars that operations return, where
-    bringing them over would mean to wait.
-
-    Attributes
-    ----------
-    xp : module
-        ``numpy`` or ``cupy``.
-    dense : module
-        The engine of :mod:`airnp.engines` for products and updates.
-    """
-
-    xp: Any
-    dense: Any
-
-    def number(self, value: Any) -> Any:
-        """Return a scalar array as a number, or as it is where that would mean to wait for it."""
-
-    def numbers(self, values: Sequence[Any]) -> list[float]:
-        """Return scalars that operations gave, brought over together."""
+    # --- the factored form: X = U Vᵀ and offsets, entries and edges in lists ---
+    #
+    # Patterns, entries and edges are NumPy's, whatever the engine; an engine that computes elsewhere keeps
+    # copies of its own. All other arrays are C-contiguous and the engine's. Results are written into ``out``
+    # arrays that the caller owns; scalars come back as arrays of shape () in float64.
 
     def residuals(
         self,
         entries: Entries,
-        u: Floats,
-        v: Floats,
+        u: Array,
+        v: Array,
         offsets: Offsets,
         *,
         scale: float,
         out: Slopes,
         plain: bool = False,
-    ) -> float:
+    ) -> Array:
         """Write the gradient of F = scale/2 · Σ w_ij (x_ij − y_ij)² over the entries; return F.
 
         Entries without weights count alike, w = 1. ``plain`` says that all offsets are zero and their slopes
         are not needed.
         """
 
-    def values_at(
-        self, rows: npt.NDArray[Any], columns: npt.NDArray[Any], u: Floats, v: Floats, offsets: Offsets
-    ) -> Floats:
-        """Return x_ij at pairs (rows[k], columns[k])."""
+    def entry_values(self, rows: Any, columns: Any, u: Array, v: Array, offsets: Offsets) -> Array:
+        """Return x_ij at pairs (rows[k], columns[k]), shape (pairs,)."""
 
-    def line_sums(self, pattern: Pattern, x: Floats, out: Floats) -> None:
+    def line_sums(self, pattern: Pattern, x: Array, *, out: Array) -> None:
         """Write, for each line, the sum of the rows of x at its entries: Ω x."""
 
     def edge_terms(
         self,
         edges: Edges,
-        logits: Floats,
-        t: Floats,
-        metric: Floats,
+        logits: Array,
+        t: Array,
+        metric: Array,
         *,
-        weights: Floats,
-        slopes: Floats,
-        pull: Floats,
-    ) -> float:
+        weights: Array,
+        slopes: Array,
+        pull: Array,
+    ) -> Array:
         """Write a learned graph's P, ∂R/∂logits and 2 L t; return R = ½ Σ P_ij D_ij.
 
         D_ij = Σ_k metric_k (t_ik − t_jk)²; P is the softmax of ``logits`` over each node's edges.
         """
 
-    def laplacian(
-        self, pattern: Pattern, weights: Floats, t: Floats, metric: Floats, *, pull: Floats
-    ) -> float:
+    def edge_laplacian(
+        self, pattern: Pattern, weights: Array, t: Array, metric: Array, *, pull: Array
+    ) -> Array:
         """Write 2 L t for a symmetric adjacency; return R = ½ Σ A_ij D_ij."""
 
+    def eigenbasis(self, gram: Array) -> tuple[Array, Array]:
+        """Return E (r, r) and γ (r,) ≥ 0 of a Gram matrix G = E diag(γ) Eᵀ."""
 
-def numbers(update: Update) -> tuple[float, ...]:
-    """Return 1 − β1, β2, 1 − β2, rate / (1 − β1ᵗ), 1 / √(1 − β2ᵗ) and ε for Adam, the rate for descent."""
-    if not isinstance(update, AdamUpdate):
-        return (update.current_rate,)
-    beta1, beta2, step = update.beta1, update.beta2, update.step
-    rate = update.current_rate / (1 - beta1**step)
-    return 1 - beta1, beta2, 1 - beta2, rate, 1 / math.sqrt(1 - beta2**step), update.epsilon
+    def multiply(self, x: Array, factor: Any, *, out: Array) -> None:
+        """Write x · factor, entry by entry; ``factor`` is a number or an array that broadcasts to x."""
+
+    def add(self, target: Array, x: Array) -> None:
+        """Add x to ``target``."""
+
+    def decay(self, parts: Sequence[DecayPart], *, weight: float) -> Array:
+        """Add weight · g ⊙ matrix to the slope of each part; return ½ Σ g ‖row‖² over all parts."""
+
+    def total(self, x: Array, *, out: Array) -> None:
+        """Write the sum of all entries of x, taken in float64, to the only entry of ``out``."""

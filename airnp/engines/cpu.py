@@ -7,8 +7,7 @@ iteration allocates no matrix.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -30,9 +29,20 @@ from airnp.engines.contract import (
     Step,
     Update,
     VariationKind,
-    numbers,
 )
-from airnp.engines.threads import Pace
+from airnp.engines.sparse_cpu import add as add
+from airnp.engines.sparse_cpu import decay as decay
+from airnp.engines.sparse_cpu import edge_laplacian as edge_laplacian
+from airnp.engines.sparse_cpu import edge_terms as edge_terms
+from airnp.engines.sparse_cpu import eigenbasis as eigenbasis
+from airnp.engines.sparse_cpu import entry_values as entry_values
+from airnp.engines.sparse_cpu import line_sums as line_sums
+from airnp.engines.sparse_cpu import multiply as multiply
+from airnp.engines.sparse_cpu import residuals as residuals
+from airnp.engines.sparse_cpu import total as total
+from airnp.engines.tape import Player, call, launch, spoil, step_settings
+
+replays_sparse = True
 
 _SMALL = 16_384
 """Entries below which cutting work into chunks costs more than it gives."""
@@ -44,54 +54,8 @@ _SMALL_GRAM = 160, 400
 """Nodes below which one thread, or several, gain nothing from the symmetry of a Gram matrix."""
 
 
-class _Tape:
-    """The kernel calls of one iteration, to be made again without the Python in between.
-
-    An iteration works on the same arrays every time: parameters are updated in place, intermediates come
-    from a pool. All that changes from one to the next are the few numbers of each optimiser step, which
-    kernels read from small arrays.
-    """
-
-    def __init__(self, updates: Sequence[Update]) -> None:
-        self.calls: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []
-        self.values: Sequence[Array] = ()
-        self.is_whole = True
-        self._updates = updates
-        self._settings: list[tuple[int, Array]] = []
-
-    def note_settings(self, update: Update, settings: Array) -> None:
-        """Remember which array holds the numbers of which update."""
-        position = next(i for i, known in enumerate(self._updates) if known is update)
-        self._settings.append((position, settings))
-
-    def play(self, updates: Sequence[Update]) -> None:
-        """Make the same iteration again, one step later."""
-        for position, settings in self._settings:
-            settings[:] = numbers(updates[position])
-        for function, arguments in self.calls:
-            function(*arguments)
-
-
-class _Local(threading.local):
-    tape: _Tape | None = None
-
-
-_local = _Local()
-
-
-def _call(function: Callable[..., Any], *arguments: Any) -> None:
-    """Call a compiled function, and note the call if an iteration is being recorded."""
-    if _local.tape is not None:
-        _local.tape.calls.append((function, arguments))
-    function(*arguments)
-
-
-def _launch(kernel: kernels.Kernel, chunks: int, *arguments: Any) -> None:
-    _call(kernel.build(chunks), *arguments, chunks)
-
-
 def _matmul(a: Array, b: Array, out: Array) -> Array:
-    _call(np.matmul, a, b, out)
+    call(np.matmul, a, b, out)
     return out
 
 
@@ -113,8 +77,7 @@ def _stack(a: Array) -> Array:
 
 def _copied(a: Array) -> Array:
     """Return a C-contiguous copy; a record of this iteration would use the old one, so it is not whole."""
-    if _local.tape is not None:
-        _local.tape.is_whole = False
+    spoil()
     return np.array(a, order="C")
 
 
@@ -144,7 +107,7 @@ def _writable(a: Array) -> Array:
 
 def _multiply(chunks: int, c: Array, a: Array, b: Array, alpha: float, beta: float) -> Array:
     scalar = c.dtype.type
-    _launch(
+    launch(
         kernels.multiply,
         chunks,
         address("gemm", c.dtype),
@@ -193,8 +156,8 @@ def gram(x: Array, *, columns: bool = False, out: Array | None = None) -> Array:
         return _matmul(z, z.swapaxes(-1, -2), out)
     scalar = z.dtype.type
     routines = address("gemm", z.dtype), address("syrk", z.dtype)
-    _launch(kernels.symmetric_product, chunks, *routines, *_operand(z), _stack(out), scalar(1), scalar(0))
-    _launch(kernels.mirror, chunks, _stack(out))
+    launch(kernels.symmetric_product, chunks, *routines, *_operand(z), _stack(out), scalar(1), scalar(0))
+    launch(kernels.mirror, chunks, _stack(out))
     return out
 
 
@@ -208,14 +171,6 @@ def _moments(update: AdamUpdate) -> tuple[Array, Array]:
     moments = update.moments
     moments.first, moments.second = _writable(moments.first), _writable(moments.second)
     return moments.first, moments.second
-
-
-def _settings(update: Update, dtype: Any) -> Array:
-    """Return the numbers of this step that its kernel wants, in the parameter's dtype."""
-    settings = np.array(numbers(update), dtype)
-    if _local.tape is not None:
-        _local.tape.note_settings(update, settings)
-    return settings
 
 
 def laplacian_terms(
@@ -245,28 +200,26 @@ def laplacian_terms(
     chunks, half = _chunks(v.size), scalar(0.5 if kind == "row" else 1.0)
     step: tuple[Any, ...] = (adam, stack, stack, np.zeros(6, v.dtype))
     if adam and isinstance(update, AdamUpdate):
-        step = (adam, *map(_stack, _moments(update)), _settings(update, v.dtype))
+        step = (adam, *map(_stack, _moments(update)), step_settings(update, v.dtype))
     if kind == "row":
         sums = (norms, energies, energy)
-        _launch(
-            kernels.row_graph, chunks, values, products, half, scalar(weight), *step, stack, slopes, *sums
-        )
+        launch(kernels.row_graph, chunks, values, products, half, scalar(weight), *step, stack, slopes, *sums)
     else:
         tops, inverses = lines[2:]
-        _launch(kernels.maxima, chunks, values, tops)
-        _launch(kernels.exponentials, chunks, values, tops, kind == "global", stack, inverses)
+        launch(kernels.maxima, chunks, values, tops)
+        launch(kernels.exponentials, chunks, values, tops, kind == "global", stack, inverses)
         at = (values, tops, inverses)
         if kind == "global":
-            _launch(kernels.global_energies, chunks, stack, inverses, products, norms, energies, energy)
+            launch(kernels.global_energies, chunks, stack, inverses, products, norms, energies, energy)
             form = (stack, products, norms, energy, scalar(weight), step[0], values, *step[1:])
-            _launch(kernels.global_step, chunks, *form, slopes)
+            launch(kernels.global_step, chunks, *form, slopes)
         else:
-            _launch(kernels.pair_adjacency, chunks, *at, products, stack, norms, energies, energy)
+            launch(kernels.pair_adjacency, chunks, *at, products, stack, norms, energies, energy)
             form = (stack, products, norms, energy, scalar(weight))
-            _launch(kernels.pair_gradient, chunks, *at, *form, slopes)
+            launch(kernels.pair_gradient, chunks, *at, *form, slopes)
     # For "product" this only makes the last bits of both sides equal.
-    _launch(kernels.symmetrize, chunks, stack, scalar(0.5) if kind == "product" else half)
-    _launch(kernels.row_sums, chunks, stack, scalar(2 * weight), pull)
+    launch(kernels.symmetrize, chunks, stack, scalar(0.5) if kind == "product" else half)
+    launch(kernels.row_sums, chunks, stack, scalar(2 * weight), pull)
     if gradient is not None and update is not None:
         apply_updates([v], [gradient], [update])
         gradient = None
@@ -296,7 +249,7 @@ def residual(
     gradient = empty_apart(x.shape, x.dtype) if out is None else out
     current, scalar = _readable(x), x.dtype.type
     value = empty_apart(len(current))
-    _launch(
+    launch(
         kernels.masked_residual,
         _chunks(x.size),
         current,
@@ -316,7 +269,7 @@ def scale_lines(g: Array, x: Array, row_scale: Array | None, column_scale: Array
     """Return ``g + row_scale ⊙ x + x ⊙ column_scale`` for scales of shape (…, m) and (…, n)."""
     g, current = _writable(g), _readable(x)
     scales = _line_scales(current, row_scale, column_scale)
-    _launch(kernels.add_scaled_lines, _chunks(x.size), _stack(g), current, *scales)
+    launch(kernels.add_scaled_lines, _chunks(x.size), _stack(g), current, *scales)
     return g
 
 
@@ -339,7 +292,7 @@ def fixed_laplacian(
         none = _zeros((1, current.shape[1 if turned else 2]), z.dtype)
         given = degree.reshape(-1, degree.shape[-1])
         degrees = (none, given) if turned else (given, none)
-        _launch(
+        launch(
             kernels.add_laplacian,
             chunks,
             slopes,
@@ -353,7 +306,7 @@ def fixed_laplacian(
     else:
         kernel = kernels.add_sparse_laplacian_of_columns if turned else kernels.add_sparse_laplacian_of_rows
         graph = (adjacency.data, adjacency.indices, adjacency.indptr)
-        _launch(kernel, chunks, slopes, current, *graph, degree, scale, values, energy)
+        launch(kernel, chunks, slopes, current, *graph, degree, scale, values, energy)
     return energy.reshape(z.shape[:-2]), target.swapaxes(-1, -2) if turned else target
 
 
@@ -364,7 +317,7 @@ def total_variation(
     g, current = _writable(g), _readable(x)
     values, energy = empty_apart(current.shape[:2], x.dtype), empty_apart(len(current))
     scalar = x.dtype.type
-    _launch(
+    launch(
         kernels.add_variation,
         _chunks(x.size),
         _stack(g),
@@ -383,14 +336,14 @@ def apply_updates(params: Sequence[Array], grads: Sequence[Array], updates: Sequ
     moved = []
     for param, grad, update in zip(params, grads, updates, strict=True):
         target, chunks = _writable(param), _chunks(param.size)
-        slopes, settings = _contiguous(grad), _settings(update, target.dtype)
+        slopes, settings = _contiguous(grad), step_settings(update, target.dtype)
         if not isinstance(update, AdamUpdate):
-            _launch(kernels.descend, chunks, target.reshape(-1), slopes.reshape(-1), settings)
+            launch(kernels.descend, chunks, target.reshape(-1), slopes.reshape(-1), settings)
         elif update.second_moment == "matrix":
             _move_matrices(chunks, target, slopes, *_moments(update), settings)
         else:
             arrays = (target, slopes, *_moments(update))
-            _launch(kernels.adam, chunks, *(array.reshape(-1) for array in arrays), settings)
+            launch(kernels.adam, chunks, *(array.reshape(-1) for array in arrays), settings)
         moved.append(target)
     return moved
 
@@ -402,8 +355,8 @@ def _move_matrices(
     lines = second.size, param.size // max(second.size, 1)
     partial = empty_apart((lines[0], max(-(-lines[1] // kernels.PIECE), 1)))
     values, slopes, mean, square = (*(a.reshape(lines) for a in (param, grad, first)), second.reshape(-1))
-    _launch(kernels.mean_squares, chunks, slopes, square, settings, partial)
-    _launch(kernels.adam_of_matrices, chunks, values, slopes, mean, square, settings)
+    launch(kernels.mean_squares, chunks, slopes, square, settings, partial)
+    launch(kernels.adam_of_matrices, chunks, values, slopes, mean, square, settings)
 
 
 def memory(like: Array) -> Memory:
@@ -425,28 +378,12 @@ def prepare(
     where that is quicker.
     """
     count = pool.checked_threads(threads)
-    tape: _Tape | None = None
-    pace: Pace | None = None
-
-    def iteration() -> Sequence[Array]:
-        nonlocal tape
-        updates = begin()
-        if tape is not None:
-            tape.play(updates)
-            return tape.values
-        if not replayable:
-            return step(updates)
-        recorded = _local.tape = _Tape(updates)
-        try:
-            recorded.values = step(updates)
-        finally:
-            _local.tape = None
-        tape = recorded if recorded.is_whole else None
-        return recorded.values
+    player = Player(begin, step, replayable)
+    pace: pool.Pace | None = None
 
     def paced() -> Sequence[Array]:
         # The iteration that is recorded may compile: its time says nothing.
-        return iteration() if tape is None or pace is None else pace.run(iteration)
+        return pace.run(player.iterate) if player.is_recorded and pace is not None else player.iterate()
 
     def run(iterations: int) -> npt.NDArray[np.float64]:
         nonlocal pace
@@ -454,7 +391,7 @@ def prepare(
             if pace is not None:
                 pace.resume()
             elif several > 1:
-                pace = Pace(several, pool.let_work)
+                pace = pool.Pace(several, pool.let_work)
             return np.asarray([np.array(paced()) for _ in range(iterations)], dtype=np.float64)
 
     return run

@@ -36,6 +36,18 @@ from airnp.engines.contract import (
     numbers,
 )
 from airnp.engines.launching import THREADS, Recording, call, launch
+from airnp.engines.sparse_cuda import add as add
+from airnp.engines.sparse_cuda import decay as decay
+from airnp.engines.sparse_cuda import edge_laplacian as edge_laplacian
+from airnp.engines.sparse_cuda import edge_terms as edge_terms
+from airnp.engines.sparse_cuda import eigenbasis as eigenbasis
+from airnp.engines.sparse_cuda import entry_values as entry_values
+from airnp.engines.sparse_cuda import line_sums as line_sums
+from airnp.engines.sparse_cuda import multiply as multiply
+from airnp.engines.sparse_cuda import residuals as residuals
+from airnp.engines.sparse_cuda import total as total
+
+replays_sparse = False
 
 CAPACITY = 128
 """Iterations between two looks at the device: rows of the tables of step numbers and of recorded values."""

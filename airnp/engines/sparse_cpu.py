@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -11,13 +12,9 @@ import numpy.typing as npt
 from airnp.data.entries import Entries, Pattern
 from airnp.engines import _sparse_kernels as kernels
 from airnp.engines import threads as pool
-from airnp.engines._cpu_kernels import Kernel
 from airnp.engines.buffers import empty_apart
-from airnp.engines.contract import Edges, Offsets, Slopes
-from airnp.engines.sparse_reference import dense as dense
-from airnp.engines.sparse_reference import number as number
-from airnp.engines.sparse_reference import numbers as numbers
-from airnp.engines.sparse_reference import xp as xp
+from airnp.engines.contract import DecayPart, Edges, Offsets, Slopes
+from airnp.engines.tape import call, launch
 
 Floats = npt.NDArray[Any]
 
@@ -44,10 +41,6 @@ def _cuts(pattern: Pattern, chunks: int) -> npt.NDArray[np.int64]:
     return known[chunks]
 
 
-def _launch(kernel: Kernel, chunks: int, *arguments: Any) -> None:
-    kernel.build(chunks)(*arguments, chunks)
-
-
 def residuals(
     entries: Entries,
     u: Floats,
@@ -57,7 +50,7 @@ def residuals(
     scale: float,
     out: Slopes,
     plain: bool = False,
-) -> float:
+) -> Floats:
     """Write the gradient of the fidelity and return its value; the longer side is walked, line by line.
 
     Strip by strip, where the other side's factors would not fit into the nearer cache. Each chunk adds up its
@@ -70,38 +63,58 @@ def residuals(
     parts = out.v[None] if alone else empty_apart((chunks, *v.shape), v.dtype)
     part_columns = out.columns[None] if alone else empty_apart((chunks, len(v)), v.dtype)
     sums, cuts, alike = np.empty(pattern.lines), _cuts(pattern, chunks), np.empty(0, u.dtype)
+    kernel = kernels.residuals.build(chunks)
     for place, strip in enumerate(strips(entries, u.strides[0])):
-        lines = strip.pattern
-        _launch(
-            kernels.residuals, chunks, lines.indptr, lines.indices, strip.values,
-            alike if strip.weights is None else strip.weights, u, v, kind(offsets.mean), offsets.rows,
-            offsets.columns, kind(scale), plain, cuts, place == 0, out.u, out.rows, parts, part_columns, sums,
-        )  # fmt: skip
+        lines, weights = strip.pattern, alike if strip.weights is None else strip.weights
+        before = (lines.indptr, lines.indices, strip.values, weights, u, v)
+        after = (
+            *(offsets.rows, offsets.columns, kind(scale), plain, cuts, place == 0),
+            *(out.u, out.rows, parts, part_columns, sums, chunks),
+        )
+        call(_with_number, kernel, before, offsets.mean, u.dtype, after)
     if not alone:
-        _launch(kernels.add_parts, chunks, parts, part_columns, out.v, out.columns)
-    return scale / 2 * float(np.sum(sums))
+        launch(kernels.add_parts, chunks, parts, part_columns, out.v, out.columns)
+    return _weighted_sum(sums, scale / 2)
 
 
-def values_at(
+def _with_number(
+    kernel: Any, before: tuple[Any, ...], number: Any, dtype: Any, after: tuple[Any, ...]
+) -> None:
+    """Call a kernel with a number that may stand in an array and have changed since the last iteration."""
+    kernel(*before, np.asarray(number).reshape(()).astype(dtype)[()], *after)
+
+
+def _weighted_sum(values: Floats, factor: float) -> Floats:
+    """Return factor · Σ values as an array of shape ()."""
+    found = np.empty(())
+    call(_write_sum, values, factor, found)
+    return found
+
+
+def _write_sum(values: Floats, factor: float, out: Floats) -> None:
+    out[...] = factor * float(np.sum(values, dtype=np.float64))
+
+
+def entry_values(
     rows: npt.NDArray[Any], columns: npt.NDArray[Any], u: Floats, v: Floats, offsets: Offsets
 ) -> Floats:
     """Return μ + b_i + c_j + u_i·v_j at pairs."""
     out = np.empty(len(rows), u.dtype)
-    mean = u.dtype.type(offsets.mean)
     chunks = _chunks(len(rows) * u.shape[1])
-    _launch(kernels.values_at, chunks, rows, columns, u, v, mean, offsets.rows, offsets.columns, out)
+    kernel, after = kernels.values_at.build(chunks), (offsets.rows, offsets.columns, out, chunks)
+    call(_with_number, kernel, (rows, columns, u, v), offsets.mean, u.dtype, after)
     return out
 
 
-def line_sums(pattern: Pattern, x: Floats, out: Floats) -> None:
+def line_sums(pattern: Pattern, x: Floats, *, out: Floats) -> None:
     """Write, for each line, the sum of the rows of x at its entries."""
     chunks = _chunks(len(pattern.indices) * x.shape[1])
-    _launch(kernels.line_sums, chunks, pattern.indptr, pattern.indices, x, _cuts(pattern, chunks), out)
+    launch(kernels.line_sums, chunks, pattern.indptr, pattern.indices, x, _cuts(pattern, chunks), out)
 
 
 def edge_terms(
     edges: Edges, logits: Floats, t: Floats, metric: Floats, *, weights: Floats, slopes: Floats, pull: Floats
-) -> float:
+) -> Floats:
     """Write P, ∂R/∂logits and 2 L t of a learned graph; return R.
 
     Outgoing edges first, then incoming ones by their own list: no two threads ever write to the same node.
@@ -110,19 +123,68 @@ def edge_terms(
     chunks = _chunks(edges.count * t.shape[1])
     means = np.empty(pattern.lines, t.dtype)
     form = (pattern.indptr, pattern.indices, logits, t, metric, _cuts(pattern, chunks))
-    _launch(kernels.edge_terms, chunks, *form, weights, slopes, pull, means)
+    launch(kernels.edge_terms, chunks, *form, weights, slopes, pull, means)
     cuts = _cuts(incoming, chunks)
-    _launch(kernels.incoming_pull, chunks, incoming.indptr, incoming.indices, places, weights, t, cuts, pull)
-    return 0.5 * float(np.sum(means, dtype=np.float64))
+    launch(kernels.incoming_pull, chunks, incoming.indptr, incoming.indices, places, weights, t, cuts, pull)
+    return _weighted_sum(means, 0.5)
 
 
-def laplacian(pattern: Pattern, weights: Floats, t: Floats, metric: Floats, *, pull: Floats) -> float:
+def edge_laplacian(pattern: Pattern, weights: Floats, t: Floats, metric: Floats, *, pull: Floats) -> Floats:
     """Write 2 L t of a symmetric adjacency; return R = ½ Σ A_ij D_ij."""
     chunks = _chunks(len(pattern.indices) * t.shape[1])
     means = np.empty(pattern.lines, t.dtype)
     cuts = _cuts(pattern, chunks)
-    _launch(kernels.laplacian, chunks, pattern.indptr, pattern.indices, weights, t, metric, cuts, pull, means)
-    return 0.5 * float(np.sum(means, dtype=np.float64))
+    launch(kernels.laplacian, chunks, pattern.indptr, pattern.indices, weights, t, metric, cuts, pull, means)
+    return _weighted_sum(means, 0.5)
+
+
+def eigenbasis(gram: Floats) -> tuple[Floats, Floats]:
+    """Return E (r, r) and γ (r,) ≥ 0 of G = E diag(γ) Eᵀ, found in float64."""
+    basis, metric = empty_apart(gram.shape, gram.dtype), empty_apart(gram.shape[:1], gram.dtype)
+    call(_write_eigenbasis, gram, basis, metric)
+    return basis, metric
+
+
+def _write_eigenbasis(gram: Floats, basis: Floats, metric: Floats) -> None:
+    values, vectors = np.linalg.eigh(gram.astype(np.float64))
+    basis[...], metric[...] = vectors, np.maximum(values, 0)
+
+
+def multiply(x: Floats, factor: Any, *, out: Floats) -> None:
+    """Write x · factor, entry by entry."""
+    call(np.multiply, x, factor if isinstance(factor, np.ndarray) else x.dtype.type(factor), out)
+
+
+def add(target: Floats, x: Floats) -> None:
+    """Add x to ``target``."""
+    call(np.add, target, x, target)
+
+
+def decay(parts: Sequence[DecayPart], *, weight: float) -> Floats:
+    """Add weight · g ⊙ matrix to the slope of each part; return ½ Σ g ‖row‖² over all parts."""
+    energy = np.empty(())
+    scratch = [empty_apart(part.matrix.shape, part.matrix.dtype) for part in parts]
+    call(_add_decay, parts, weight, scratch, energy)
+    return energy
+
+
+def _add_decay(parts: Sequence[DecayPart], weight: float, scratch: Sequence[Floats], out: Floats) -> None:
+    energy = 0.0
+    for (matrix, growth, slope), scaled in zip(parts, scratch, strict=True):
+        np.multiply(matrix, 1 if growth is None else growth, out=scaled)
+        energy += 0.5 * float(np.vdot(scaled, matrix))
+        scaled *= matrix.dtype.type(weight)
+        slope += scaled
+    out[...] = energy
+
+
+def total(x: Floats, *, out: Floats) -> None:
+    """Write the sum of all entries of x to the only entry of ``out``."""
+    call(_write_total, x, out)
+
+
+def _write_total(x: Floats, out: Floats) -> None:
+    out[...] = x.sum(dtype=np.float64)
 
 
 _CACHE_BYTES = 2**20

@@ -2,8 +2,7 @@
 
 One warp sums one line, or one piece of a long line; no two warps write to the same place, and no sum depends
 on who comes first. Patterns stay on the host; a copy on the device is made when one is first used, and goes
-when it does. Scalars stay on the device until :func:`numbers` brings all of an iteration over at once; such a
-scalar is valid until the same operation is carried out on the same pattern again.
+when it does. Scalars stay on the device: the engine brings those of many iterations over at once.
 """
 
 from __future__ import annotations
@@ -19,34 +18,8 @@ import numpy.typing as npt
 
 from airnp._arrays import Array
 from airnp.data.entries import Entries, Pattern
-from airnp.engines import cuda as dense
-from airnp.engines.contract import Edges, Offsets, Slopes
+from airnp.engines.contract import DecayPart, Edges, Offsets, Slopes
 from airnp.engines.launching import THREADS, launch
-
-__all__ = ["dense", "edge_terms", "laplacian", "line_sums", "number", "numbers", "residuals", "values_at"]
-
-
-def __getattr__(name: str) -> Any:
-    if name == "xp":
-        import cupy
-
-        return cupy
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def number(value: Any) -> Any:
-    """Return a scalar of the device as it is: to look at it would mean to wait for it."""
-    return value
-
-
-def numbers(values: Sequence[Any]) -> list[float]:
-    """Return scalars as floats; those of the device come over in one copy."""
-    import cupy
-
-    there = [value for value in values if isinstance(value, cupy.ndarray)]
-    come = iter(cupy.stack([value.astype(np.float64) for value in there]).get().tolist() if there else [])
-    return [next(come) if isinstance(value, cupy.ndarray) else float(value) for value in values]
-
 
 _patterns: WeakKeyDictionary[Pattern, Lines] = WeakKeyDictionary()
 _entries: WeakKeyDictionary[Entries, Observed] = WeakKeyDictionary()
@@ -63,8 +36,13 @@ def _mean(offsets: Offsets, like: Array) -> Array:
     """Return μ as a scalar of the device."""
     import cupy
 
-    mean: Any = offsets.mean
-    return mean if isinstance(mean, cupy.ndarray) else cupy.full((), mean, dtype=like.dtype)
+    mean = offsets.mean
+    return mean.reshape(()) if isinstance(mean, cupy.ndarray) else cupy.full((), mean, dtype=like.dtype)
+
+
+def _scalar(value: Array) -> Array:
+    """Return a copy in float64: the kernels' own scalar is overwritten by the next iteration."""
+    return value.astype(np.float64)
 
 
 def residuals(
@@ -76,8 +54,8 @@ def residuals(
     scale: float,
     out: Slopes,
     plain: bool = False,
-) -> Any:
-    """Write the gradient of the fidelity; return its value, on the device.
+) -> Array:
+    """Write the gradient of the fidelity; return its value.
 
     By rows first: errors, ∂U and ∂b, while each entry's slope is kept; then by columns, ∂V and ∂c from these.
     """
@@ -89,7 +67,7 @@ def residuals(
     turned, places = found.turned.lines, found.turned.places
     turned.add_up(u, out.v, weights=found.slopes, places=places, totals=out.columns)
     turned.join(out.v, out.columns)
-    return value
+    return _scalar(value)
 
 
 def _row_residuals(
@@ -114,7 +92,7 @@ def _weighted_row_residuals(
     """Write slopes, ∂U and ∂b; return the fidelity. Weights come in between two passes over the entries."""
     import cupy
 
-    error = values_at(*found.places, u, v, offsets) - found.values
+    error = entry_values(*found.places, u, v, offsets) - found.values
     found.slopes[...] = error * found.weights
     found.slopes *= found.slopes.dtype.type(scale)
     lines.add_up(v, out.u, weights=found.slopes, totals=out.rows)
@@ -122,7 +100,7 @@ def _weighted_row_residuals(
     return 0.5 * cupy.sum(found.slopes * error, dtype=np.float64)
 
 
-def values_at(rows: Any, columns: Any, u: Array, v: Array, offsets: Offsets) -> Array:
+def entry_values(rows: Any, columns: Any, u: Array, v: Array, offsets: Offsets) -> Array:
     """Return μ + b_i + c_j + u_i·v_j at pairs, which may be on the host."""
     import cupy
 
@@ -135,7 +113,7 @@ def values_at(rows: Any, columns: Any, u: Array, v: Array, offsets: Offsets) -> 
     return out
 
 
-def line_sums(pattern: Pattern, x: Array, out: Array) -> None:
+def line_sums(pattern: Pattern, x: Array, *, out: Array) -> None:
     """Write, for each line, the sum of the rows of x at its entries."""
     lines = _lines(pattern)
     lines.add_up(x, out)
@@ -144,8 +122,8 @@ def line_sums(pattern: Pattern, x: Array, out: Array) -> None:
 
 def edge_terms(
     edges: Edges, logits: Array, t: Array, metric: Array, *, weights: Array, slopes: Array, pull: Array
-) -> Any:
-    """Write P, ∂R/∂logits and 2 L t of a learned graph; return R, on the device.
+) -> Array:
+    """Write P, ∂R/∂logits and 2 L t of a learned graph; return R.
 
     Outgoing edges first, then incoming ones by their own list.
     """
@@ -158,12 +136,49 @@ def edge_terms(
     if rank > COLUMNS:
         lines.add_gaps(weights, t, pull, start=COLUMNS)
     turned.lines.add_gaps(weights, t, pull, places=turned.places, adds=True)
-    return sums[2]
+    return _scalar(sums[2])
 
 
-def laplacian(pattern: Pattern, weights: Array, t: Array, metric: Array, *, pull: Array) -> Any:
-    """Write 2 L t of a symmetric adjacency; return R = ½ Σ A_ij D_ij, on the device."""
-    return _lines(pattern).add_gaps(weights, t, pull, scale=2.0, metric=metric)
+def edge_laplacian(pattern: Pattern, weights: Array, t: Array, metric: Array, *, pull: Array) -> Array:
+    """Write 2 L t of a symmetric adjacency; return R = ½ Σ A_ij D_ij."""
+    return _scalar(_lines(pattern).add_gaps(weights, t, pull, scale=2.0, metric=metric))
+
+
+def eigenbasis(gram: Array) -> tuple[Array, Array]:
+    """Return E (r, r) and γ (r,) ≥ 0 of G = E diag(γ) Eᵀ, found on the host, which waits for G."""
+    import cupy
+
+    values, vectors = np.linalg.eigh(gram.get().astype(np.float64))
+    basis = np.ascontiguousarray(vectors, gram.dtype)
+    return cupy.asarray(basis), cupy.asarray(np.maximum(values, 0).astype(gram.dtype))
+
+
+def multiply(x: Array, factor: Any, *, out: Array) -> None:
+    """Write x · factor, entry by entry."""
+    out[...] = x * (x.dtype.type(factor) if isinstance(factor, float | int) else factor)
+
+
+def add(target: Array, x: Array) -> None:
+    """Add x to ``target``."""
+    target += x
+
+
+def decay(parts: Sequence[DecayPart], *, weight: float) -> Array:
+    """Add weight · g ⊙ matrix to the slope of each part; return ½ Σ g ‖row‖² over all parts."""
+    import cupy
+
+    energies = []
+    for matrix, growth, slope in parts:
+        scaled = matrix * matrix.dtype.type(1) if growth is None else growth * matrix
+        energies.append(0.5 * _scalar(cupy.vdot(scaled, matrix)))
+        scaled *= matrix.dtype.type(weight)
+        slope += scaled
+    return sum(energies[1:], start=energies[0])
+
+
+def total(x: Array, *, out: Array) -> None:
+    """Write the sum of all entries of x to the only entry of ``out``."""
+    out[...] = x.sum(dtype=np.float64)
 
 
 COLUMNS = 128

@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy as xp
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from airnp.data.entries import Entries, Pattern
-from airnp.engines import cpu as dense
-from airnp.engines.contract import Edges, Offsets, Slopes
+from airnp.engines.contract import DecayPart, Edges, Offsets, Slopes
 
 Floats = npt.NDArray[Any]
 
@@ -30,36 +28,41 @@ def residuals(
     scale: float,
     out: Slopes,
     plain: bool = False,
-) -> float:
+) -> Floats:
     r"""Write the gradient of :math:`F = \frac s2 \sum_{(i,j)} w_{ij} (x_{ij} - y_{ij})^2`; return F.
 
     With E the sparse matrix of s w (x − y): ∂U = E V, ∂V = Eᵀ U, ∂b = E 1, ∂c = Eᵀ 1; ∂μ is the sum of ∂b.
     """
     rows, columns = entries.pattern.line_of_each(), entries.pattern.indices
-    error = values_at(rows, columns, u, v, offsets) - entries.values
+    error = entry_values(rows, columns, u, v, offsets) - entries.values
     weighted = error if entries.weights is None else entries.weights * error
     slopes = _matrix(entries.pattern, scale * weighted)
     out.u[...], out.v[...] = slopes @ v, slopes.T @ u
     out.rows[...], out.columns[...] = slopes.sum(axis=1), slopes.sum(axis=0)
-    return float(scale / 2 * np.sum(weighted.astype(np.float64) * error))
+    return np.array(scale / 2 * np.sum(weighted.astype(np.float64) * error))
 
 
-def values_at(
+def entry_values(
     rows: npt.NDArray[Any], columns: npt.NDArray[Any], u: Floats, v: Floats, offsets: Offsets
 ) -> Floats:
     """Return μ + b_i + c_j + u_i·v_j at pairs."""
     products = np.einsum("kr,kr->k", u[rows], v[columns])
-    return np.asarray(products + offsets.rows[rows] + offsets.columns[columns] + u.dtype.type(offsets.mean))
+    return np.asarray(
+        products
+        + offsets.rows[rows]
+        + offsets.columns[columns]
+        + u.dtype.type(np.asarray(offsets.mean).reshape(()))
+    )
 
 
-def line_sums(pattern: Pattern, x: Floats, out: Floats) -> None:
+def line_sums(pattern: Pattern, x: Floats, *, out: Floats) -> None:
     """Write Ω x, Ω being 1 at the pattern's entries."""
     out[...] = _matrix(pattern, np.ones(len(pattern.indices), x.dtype)) @ x
 
 
 def edge_terms(
     edges: Edges, logits: Floats, t: Floats, metric: Floats, *, weights: Floats, slopes: Floats, pull: Floats
-) -> float:
+) -> Floats:
     r"""Write P, ∂R/∂logits and 2 L t of a learned graph over candidate edges; return R.
 
     .. math:: R = \tfrac12 \langle A, D\rangle = \tfrac12 \sum_{(i,j)} P_{ij} D_{ij}, \quad A = (P + P^T)/2,
@@ -80,25 +83,43 @@ def edge_terms(
     np.copyto(pull, 0)
     np.add.at(pull, starts, flow)
     np.add.at(pull, ends, -flow)
-    return 0.5 * float(np.sum(means, dtype=np.float64))
+    return np.array(0.5 * np.sum(means, dtype=np.float64))
 
 
-def laplacian(pattern: Pattern, weights: Floats, t: Floats, metric: Floats, *, pull: Floats) -> float:
+def edge_laplacian(pattern: Pattern, weights: Floats, t: Floats, metric: Floats, *, pull: Floats) -> Floats:
     """Write 2 L t = 2 (deg ⊙ t − A t) of a symmetric adjacency; return R = ½ Σ A_ij D_ij."""
     adjacency = _matrix(pattern, weights)
     degrees = np.asarray(adjacency.sum(axis=1))
     pull[...] = 2 * (degrees[:, None] * t - adjacency @ t)
-    return 0.5 * float(np.sum((t * pull) @ metric, dtype=np.float64))
+    return np.array(0.5 * np.sum((t * pull) @ metric, dtype=np.float64))
 
 
-__all__ = ["dense", "number", "numbers", "xp"]
+def eigenbasis(gram: Floats) -> tuple[Floats, Floats]:
+    """Return E (r, r) and γ (r,) ≥ 0 of G = E diag(γ) Eᵀ, found in float64."""
+    values, vectors = np.linalg.eigh(gram.astype(np.float64))
+    return np.ascontiguousarray(vectors, gram.dtype), np.maximum(values, 0).astype(gram.dtype)
 
 
-def number(value: Any) -> float:
-    """Return a scalar as a float."""
-    return float(value)
+def multiply(x: Floats, factor: Any, *, out: Floats) -> None:
+    """Write x · factor, entry by entry."""
+    out[...] = x * (factor if isinstance(factor, np.ndarray) else x.dtype.type(factor))
 
 
-def numbers(values: Sequence[float]) -> list[float]:
-    """Return scalars that operations gave, as they are."""
-    return list(values)
+def add(target: Floats, x: Floats) -> None:
+    """Add x to ``target``."""
+    target += x
+
+
+def decay(parts: Sequence[DecayPart], *, weight: float) -> Floats:
+    r"""Add λ g ⊙ matrix to the slope of each part; return :math:`R = \tfrac12 \sum_i g_i \|row_i\|^2`."""
+    energy = 0.0
+    for matrix, growth, slope in parts:
+        scaled = matrix if growth is None else growth * matrix
+        energy += 0.5 * float(np.vdot(scaled, matrix))
+        slope += matrix.dtype.type(weight) * scaled
+    return np.array(energy)
+
+
+def total(x: Floats, *, out: Floats) -> None:
+    """Write the sum of all entries of x to the only entry of ``out``."""
+    out[...] = x.sum(dtype=np.float64)

@@ -8,34 +8,81 @@ from typing import Any, Literal, TypeAlias
 from array_api_compat import array_namespace
 
 from airnp._arrays import Array
-from airnp._checks import checked_number
+from airnp._checks import checked_choice, checked_number
 from airnp.data.linearmaps import Transform
 from airnp.engines.contract import Engine, Memory
 
-FidelityScale: TypeAlias = Literal["mean", "sum"]
-Loss: TypeAlias = Literal["squared", "huber"]
+Scale: TypeAlias = Literal["mean", "sum"]
 
 _SCALES = ("mean", "sum")
-_LOSSES = ("squared", "huber")
 
 
-def fidelity_scale(fidelity: str, m: int, n: int) -> float:
-    """Return s: 2/(m·n) for ``"mean"``, 1 for ``"sum"``."""
-    if not (isinstance(fidelity, str) and fidelity in _SCALES):
-        raise ValueError(f"fidelity: expected one of {', '.join(map(repr, _SCALES))}, got {fidelity!r}")
-    return 2.0 / (m * n) if fidelity == "mean" else 1.0
+@dataclass(frozen=True)
+class Squared:
+    """s/2 Σ w (x − y)²: the squared errors of the observed entries.
 
+    Parameters
+    ----------
+    scale : {"mean", "sum"}
+        s = 2/(m·n), or s = 1.
+    """
 
-def huber_threshold(loss: str, delta: Any) -> float | None:
-    """Return δ of the Huber loss, or None for the squared loss."""
-    if not (isinstance(loss, str) and loss in _LOSSES):
-        raise ValueError(f"loss: expected one of {', '.join(map(repr, _LOSSES))}, got {loss!r}")
-    if loss == "squared":
+    scale: Scale = "mean"
+
+    def __post_init__(self) -> None:
+        checked_choice("scale", self.scale, _SCALES)
+
+    @property
+    def threshold(self) -> float | None:
+        """The error from which on the loss grows linearly; None for never."""
         return None
-    threshold = checked_number("huber_delta", delta)
-    if threshold <= 0:
-        raise ValueError(f"huber_delta: expected a positive number, got {delta!r}")
-    return threshold
+
+    def factor(self, m: int, n: int) -> float:
+        """Return s for an m×n matrix."""
+        return 2.0 / (m * n) if self.scale == "mean" else 1.0
+
+
+@dataclass(frozen=True)
+class Huber(Squared):
+    """Squared errors up to δ, beyond that linear: outliers pull no harder than an error of δ.
+
+    Parameters
+    ----------
+    delta : float
+        δ, in the units that are fitted: with ``normalize=True`` a share of the data's range.
+    scale : {"mean", "sum"}
+        s = 2/(m·n), or s = 1.
+
+    Examples
+    --------
+    >>> Huber(0.05)
+    Huber(delta=0.05, scale='mean')
+    """
+
+    delta: float = 0.1
+
+    def __init__(self, delta: float = 0.1, scale: Scale = "mean") -> None:
+        if checked_number("delta", delta) <= 0:
+            raise ValueError(f"delta: expected a positive number, got {delta!r}")
+        object.__setattr__(self, "delta", float(delta))
+        object.__setattr__(self, "scale", checked_choice("scale", scale, _SCALES))
+
+    def __repr__(self) -> str:
+        return f"Huber(delta={self.delta!r}, scale={self.scale!r})"
+
+    @property
+    def threshold(self) -> float | None:
+        """δ."""
+        return self.delta
+
+
+def checked_fidelity(fidelity: Any) -> Squared:
+    """Return what ``fidelity`` of :func:`airnp.fit` says; None is ``Squared()``."""
+    if fidelity is None:
+        return Squared()
+    if not isinstance(fidelity, Squared):
+        raise TypeError(f"fidelity: expected Squared() or Huber(delta), got {fidelity!r}")
+    return fidelity
 
 
 @dataclass(frozen=True)

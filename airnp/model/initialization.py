@@ -9,14 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from airnp._arrays import to_numpy
-from airnp.engines.buffers import copied_apart
-from airnp.engines.contract import Edges
-from airnp.model.factored import SparseModel, SparseState
 from airnp.model.factorization import factor_shapes
-from airnp.model.offsets import first_offsets
-from airnp.regularizers.candidates import all_edges, edges_to, given_edges, near_each_other, nearest
-from airnp.regularizers.factored_terms import LearnedGraph, eigenbasis
 
 Host = npt.NDArray[np.float64]
 
@@ -181,81 +174,28 @@ def draw_graph(rng: np.random.Generator, nodes: int) -> Host:
     return rng.uniform(-bound, bound, size=(nodes, nodes))
 
 
-_DEFAULT_NEIGHBOURS = 20
-
-_MANY_NODES = 10_000
-"""Nodes from which on it pays to bring neighbours close to each other: their rows fill the nearer caches."""
-
-
-def first_state(
-    model: SparseModel, seed: int, init: Any, shrinkage: float | None, threads: int
-) -> SparseState:
-    """Return the first parameters and edges.
-
-    Factors come from ``init``, drawn as in the dense form; the mask factor starts at zero, offsets where they
-    fit best without factors, V uniform in ±1/√(candidates of a row), which is the dense form's ±1/√k for
-    all candidates.
-    """
-    layout, kind = model.layout, model.entries.values.dtype
-    rng = np.random.default_rng(seed)
-    params = _first_factors(model, rng, init)
-    params += [np.zeros(shape, kind) for shape in layout.shapes[layout.depth :]]
-    if shrinkage is not None:
-        mean, rows, columns = first_offsets(model.entries, shrinkage)
-        for param, value in zip(params[-3:], (rows, columns, mean), strict=True):
-            param[...] = value
-    place = copied_apart if model.ops.xp is np else model.ops.xp.asarray
-    params = [place(param) for param in params]
-    edges = tuple(candidates(model, term, params, threads) for term in model.learned)
-    for graph in edges:
-        spread = 1 / np.sqrt(np.maximum(graph.pattern.counts, 1))
-        drawn = rng.uniform(-1, 1, graph.count) * np.repeat(spread, graph.pattern.counts)
-        params.append(place(drawn[None].astype(kind)))
-    return SparseState(params, edges)
-
-
-def _first_factors(model: SparseModel, rng: np.random.Generator, init: Any) -> list[npt.NDArray[Any]]:
-    layout, kind = model.layout, model.entries.values.dtype
-    start = checked_init(init)
-    shape = (layout.m, layout.n, layout.depth, layout.rank)
+def drawn_factors(
+    start: Initializer | Sequence[Any],
+    rng: np.random.Generator,
+    m: int,
+    n: int,
+    depth: int,
+    rank: int,
+    dtype: Any,
+) -> list[npt.NDArray[Any]]:
+    """Return W[0]ᵀ, W[1], …, W[L-1] for the factored form, drawn or given, as arrays of their own."""
     if isinstance(start, Balanced):
-        raise ValueError(
-            "init: 'balanced' forms the whole matrix, which form='sparse' does not; use Gaussian"
-        )
-    given = start.draw(rng, *shape) if isinstance(start, Initializer) else [np.asarray(a) for a in start]
-    shapes = layout.shapes[: layout.depth]
+        raise ValueError("init: 'balanced' forms the whole matrix, which fit_sparse does not; use Gaussian")
+    given = (
+        start.draw(rng, m, n, depth, rank)
+        if isinstance(start, Initializer)
+        else [np.asarray(array) for array in start]
+    )
+    shapes = factor_shapes(m, n, depth, rank)
+    if [array.shape for array in given] != shapes:
+        raise ValueError(f"init: expected factors of shapes {shapes}, got {[a.shape for a in given]}")
     turned = [array.T if level == 0 else array for level, array in enumerate(given)]
-    if [array.shape for array in turned] != shapes:
-        expected = [shapes[0][::-1], *shapes[1:]]
-        raise ValueError(f"init: expected factors of shapes {expected}, got {[a.shape for a in given]}")
-    factors = [np.ascontiguousarray(array, kind) for array in turned]
+    factors = [np.ascontiguousarray(array, dtype) for array in turned]
     if not all(np.isfinite(factor).all() for factor in factors):
         raise ValueError("init: expected finite factors")
     return [factor.copy() for factor in factors]
-
-
-def candidates(model: SparseModel, term: LearnedGraph, params: list[npt.NDArray[Any]], threads: int) -> Edges:
-    """Return the candidate edges of a graph at this moment: given, all, or to the nearest in X."""
-    said, layout = term.regularizer, model.layout
-    nodes = layout.m if said.axis == "rows" else layout.n
-    if said.candidates is not None:
-        return _ordered(given_edges(said.candidates, nodes, said.neighbors))
-    k = _DEFAULT_NEIGHBOURS if said.neighbors is None else said.neighbors
-    if k >= nodes - 1:
-        return all_edges(nodes)
-    sides = model.sides(params, own=False)
-    here, other = (sides.u, sides.v) if said.axis == "rows" else (sides.v, sides.u)
-    basis, metric = eigenbasis(model.ops, other)
-    return _ordered(edges_to(nearest(to_numpy(here @ (basis * np.sqrt(metric))), k, threads)))
-
-
-def _ordered(edges: Edges) -> Edges:
-    return edges if edges.pattern.lines < _MANY_NODES else near_each_other(edges)
-
-
-def is_searched(model: SparseModel, term: LearnedGraph) -> bool:
-    """Whether a graph's candidates follow the factors."""
-    said = term.regularizer
-    nodes = model.layout.m if said.axis == "rows" else model.layout.n
-    k = _DEFAULT_NEIGHBOURS if said.neighbors is None else said.neighbors
-    return said.candidates is None and k < nodes - 1

@@ -2,25 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from array_api_compat import array_namespace
 
 from airnp._arrays import Array, from_numpy, namespace_name, on_device, shared_namespace, to_numpy
 from airnp._checks import checked_whole
 from airnp.data.inputs import Observations, read
-from airnp.data.linearmaps import Transform, check_adjoint, check_shape_of_entries, measurement_operator
-from airnp.data.prepared import PreparedData
-from airnp.engines import select_engine
+from airnp.data.linearmaps import Transform, check_adjoint, measurement_operator
+from airnp.data.prepared import Operator, PreparedData
+from airnp.engines import EngineChoice, select_engine
 from airnp.engines.contract import NO_MEMORY, Engine, Memory, Update
 from airnp.model.factorization import factor_gradients, factor_shapes, suffix_products
-from airnp.model.fidelity import Fidelity, FidelityScale, Loss, fidelity_scale, huber_threshold
+from airnp.model.fidelity import Fidelity, Squared, checked_fidelity
 from airnp.model.initialization import Initializer, checked_init, draw_graph
-from airnp.regularizers import Problem, Regularizer, Term, default_regularizers
-from airnp.results.result import FittedRegularizer
+from airnp.optimizers import Kind
+from airnp.regularizers import Regularizer, checked_regularizers
+from airnp.regularizers.base import Problem, Term
+
+
+@dataclass(frozen=True)
+class ModelSettings:
+    """What is fitted to the data, as :func:`airnp.fit` was told; every phase makes its objective from it."""
+
+    regularizers: list[Regularizer]
+    depth: int
+    rank: int | None
+    fidelity: Squared
+
+
+_SAFE_SIZE = 1e12
+"""A matrix with entries below this has a finite loss in float32: squares and sums stay far from overflow."""
 
 
 class Evaluation(NamedTuple):
@@ -57,18 +74,12 @@ class Objective:
         Number of factors L.
     rank : int, optional
         Inner dimension r of the factors. Default min(m, n).
-    operator : LinearOperator or object with ``forward`` and ``adjoint``, optional
+    operator : LinearOperator, object with ``forward`` and ``adjoint``, or Operator, optional
         A, for the fidelity s/2 ‖A(X) − y‖².
-    fidelity : {"mean", "sum"}
-        s = 2/(m·n), or s = 1.
-    loss : {"squared", "huber"}
-        Shape of the fidelity; Huber grows linearly beyond ``huber_delta``.
-    huber_delta : float
-        In the data's units.
+    fidelity : Squared or Huber, optional
+        Shape and scale of the data term; δ in the data's units.
     weights : array-like, optional
         Non-negative weight of each entry.
-    shape : (m, n), optional
-        Shape of X when ``operator`` is a SciPy linear operator that does not tell.
     dtype : dtype, optional
         float32 or float64; default as in :func:`airnp.fit`.
     xp : module, optional
@@ -108,76 +119,57 @@ class Objective:
         depth: int = 3,
         rank: int | None = None,
         operator: Any = None,
-        fidelity: FidelityScale = "mean",
-        loss: Loss = "squared",
-        huber_delta: float = 0.1,
+        fidelity: Squared | None = None,
         weights: Any = None,
-        shape: tuple[int, int] | None = None,
         dtype: Any = None,
         xp: Any = None,
-        engine: str = "auto",
+        engine: Any = "auto",
     ) -> None:
         seen = read(Y, mask, weights, xp=xp, dtype=dtype, matrices=operator is None)
         with on_device(seen.xp, seen.device):
             seen = seen.moved()
+            size: tuple[int, int] | None = None
             if operator is not None:
-                operator, shape = measurement_operator(operator, seen.values, shape, seen.xp)
-            self._set_up(
-                seen, regularizers, depth, rank, operator, shape, fidelity, loss, huber_delta, engine
+                operator, shape = Operator.parts(operator)
+                operator, size = measurement_operator(operator, seen.values, shape, seen.xp)
+            settings = ModelSettings(
+                checked_regularizers(regularizers), depth, rank, checked_fidelity(fidelity)
             )
+            self._set_up(seen, operator, size, settings, select_engine(engine, seen.xp))
 
     @classmethod
-    def from_observations(
-        cls,
-        observations: Observations,
-        *,
-        regularizers: Sequence[Regularizer] | None,
-        depth: int,
-        rank: int | None,
-        operator: Transform | None,
-        shape: tuple[int, int] | None,
-        fidelity: FidelityScale,
-        loss: Loss,
-        huber_delta: float,
-        engine: str,
+    def of_data(
+        cls, data: PreparedData, observations: Observations, settings: ModelSettings, engine: EngineChoice
     ) -> Objective:
-        """Return the objective of observations that were read and moved already."""
+        """Return the objective of some of the observations of data that were read and normalised."""
         objective = cls.__new__(cls)
-        objective._set_up(
-            observations, regularizers, depth, rank, operator, shape, fidelity, loss, huber_delta, engine
-        )
+        objective._set_up(observations, data.operator, data.shape, settings, engine)
         return objective
 
     def _set_up(
         self,
         observations: Observations,
-        regularizers: Sequence[Regularizer] | None,
-        depth: int,
-        rank: int | None,
         operator: Transform | None,
         shape: tuple[int, int] | None,
-        fidelity: str,
-        loss: str,
-        huber_delta: float,
-        engine: str,
+        settings: ModelSettings,
+        engine: EngineChoice,
     ) -> None:
         self._xp, self._device, self._dtype = observations.xp, observations.device, observations.dtype
-        self._ops = select_engine(engine, self._xp)
+        self._ops = engine.ops
         values, weights = observations.values, observations.weights
         if operator is None:
             self.batch: tuple[int, ...] = tuple(values.shape[:-2])
             self.shape: tuple[int, int] = (int(values.shape[-2]), int(values.shape[-1]))
-            check_shape_of_entries(shape, self.shape)
         else:
             assert shape is not None
             self.batch, self.shape = (), shape
             self._check_operator(operator)
         m, n = self.shape
-        self.depth = checked_whole("depth", depth)
-        self.rank = _checked_rank(rank, m, n, self.depth)
-        scale = fidelity_scale(fidelity, m, n)
-        self._fidelity = Fidelity(values, weights, scale, huber_threshold(loss, huber_delta), operator)
-        self.regularizers = checked_regularizers(regularizers)
+        self.depth = checked_whole("depth", settings.depth)
+        self.rank = _checked_rank(settings.rank, m, n, self.depth)
+        scale = settings.fidelity.factor(m, n)
+        self._fidelity = Fidelity(values, weights, scale, settings.fidelity.threshold, operator)
+        self.regularizers = settings.regularizers
         entries = (None, None) if operator is not None else (values, weights)
         problem = Problem(self.batch, m, n, scale, self._xp, self._device, self._dtype, *entries)
         self.terms: list[Term] = [regularizer.bind(problem) for regularizer in self.regularizers]
@@ -192,11 +184,6 @@ class Objective:
         return self._ops
 
     @property
-    def engine_name(self) -> str:
-        """``"cpu"``, ``"cuda"`` or ``"reference"``."""
-        return str(self._ops.__name__).rsplit(".", 1)[-1]
-
-    @property
     def is_plain(self) -> bool:
         """Whether :meth:`evaluate` is made of the engine's operations alone, without a user's maps."""
         scaled = [term.scaled_lines for term in self.terms if term.scaled_lines is not None]
@@ -208,6 +195,33 @@ class Objective:
         """Shapes of all parameters: the factors W[0] … W[L-1], then V of each learned graph."""
         factors = [(*self.batch, *shape) for shape in factor_shapes(*self.shape, self.depth, self.rank)]
         return factors + [term.parameter_shape for term in self.terms if term.parameter_shape is not None]
+
+    portion: int = 50
+    """Iterations at most between two whole states: what an interrupt or a divergence may cost."""
+
+    rhythms: tuple[int, ...] = ()
+    """Iterations after whose multiples :meth:`refresh` has something to do: none."""
+
+    structure: Any = None
+    """What changes during a fit besides the parameters: nothing."""
+
+    @property
+    def energy_names(self) -> list[str]:
+        """What each energy belongs to."""
+        return [regularizer.name for regularizer in self.regularizers]
+
+    @property
+    def learned(self) -> list[bool]:
+        """For each energy, whether it is that of a graph that is being learned."""
+        return [term.parameter_shape is not None and term.weight > 0 for term in self.terms]
+
+    def adopt(self, params: list[Array]) -> list[Array]:
+        """Return saved parameters as they are."""
+        return params
+
+    def kinds(self, params: Sequence[Array]) -> list[Kind]:
+        """Return what the optimiser calls each parameter."""
+        return ["factor" if place < self.depth else "graph" for place in range(len(params))]
 
     def init(self, seed: int | np.random.Generator | None = None, init: Any = "gaussian") -> list[Array]:
         """Return parameters to start from: the factors W[0] … W[L-1], then one V per learned graph.
@@ -320,6 +334,40 @@ class Objective:
             [terms.parameter for terms in learned_terms],
         )
 
+    def step(
+        self, params: Sequence[Array], updates: Sequence[Update], memory: Memory
+    ) -> tuple[list[Array], list[Array]]:
+        """Make one iteration; return the parameters, and fidelity and energies as they were before it."""
+        depth = self.depth
+        found = self.evaluate(params, updates=updates[depth:], memory=memory)
+        moved = self._ops.apply_updates(params[:depth], found.factor_grads, updates[:depth])
+        for grad in found.factor_grads:
+            memory.give(grad)
+        return [*moved, *found.graphs], [found.fidelity, *found.energies]
+
+    def refresh(self, iteration: int, params: list[Array], memory: Any) -> bool:
+        """Return whether arrays of the iteration were replaced by others: never."""
+        return False
+
+    @np.errstate(over="ignore", invalid="ignore", divide="ignore")
+    def is_finite(self, params: Sequence[Array]) -> bool:
+        """Whether the matrix and the loss are finite at this very point."""
+        if self._is_moderate(params):
+            return True
+        found = self.evaluate(params, memory=NO_MEMORY)
+        arrays = [self.matrix(params), found.fidelity, *found.energies]
+        return all(bool(np.isfinite(to_numpy(array)).all()) for array in arrays)
+
+    def _is_moderate(self, params: Sequence[Array]) -> bool:
+        """Whether parameters are so small that matrix and loss must be finite; far cheaper than to look.
+
+        An entry of a product is at most the product of the factors' largest entries times r for every
+        inner dimension.
+        """
+        sizes = _largest(params)
+        entry = math.prod(sizes[: self.depth]) * float(self.rank) ** (self.depth - 1)
+        return entry < _SAFE_SIZE and all(size < 80 for size in sizes[self.depth :])
+
     def losses(self, fidelity: Any, energies: Sequence[Any]) -> npt.NDArray[np.float64]:
         """Return F + Σ λ R, per problem, from values recorded or evaluated."""
         total: npt.NDArray[np.float64] = to_numpy(fidelity).astype(np.float64)
@@ -373,6 +421,13 @@ class Objective:
             )
 
 
+def _largest(arrays: Sequence[Array]) -> list[float]:
+    """Return the largest magnitude in each array, brought from the device all at once."""
+    xp = array_namespace(*arrays)
+    found = to_numpy(xp.stack([extreme(array) for array in arrays for extreme in (xp.max, xp.min)]))
+    return [float(max(top, -bottom)) for top, bottom in found.reshape(-1, 2)]
+
+
 def _total(scales: Sequence[Array | None]) -> Array | None:
     """Return the sum of those that are there."""
     total = None
@@ -395,67 +450,3 @@ def _checked_rank(rank: Any, m: int, n: int, depth: int) -> int:
             f"rank: a single factor (depth=1) has full rank {min(m, n)}, got {rank}; use depth=2 or more"
         )
     return int(rank)
-
-
-def checked_regularizers(regularizers: Any) -> list[Regularizer]:
-    """Return the regularisers that a caller lists, or those that None means."""
-    if regularizers is None:
-        return default_regularizers()
-    if isinstance(regularizers, Regularizer):
-        raise TypeError(
-            "regularizers: expected a list of regularizers, got a single one; write [...] around it"
-        )
-    if not isinstance(regularizers, Iterable):
-        raise TypeError(f"regularizers: expected a list of regularizers, got {type(regularizers).__name__}")
-    listed = list(regularizers)
-    for item in listed:
-        if not isinstance(item, Regularizer):
-            raise TypeError(f"regularizers: expected objects such as TotalVariation(1e-4), got {item!r}")
-    return listed
-
-
-@dataclass(frozen=True)
-class Model:
-    """The settings of an objective, as :func:`airnp.fit` has them; see there."""
-
-    regularizers: Sequence[Regularizer] | None
-    depth: int
-    rank: int | None
-    fidelity: FidelityScale
-    loss: Loss
-    huber_delta: float
-    engine: str
-
-    def objective(self, data: PreparedData, observations: Observations) -> Objective:
-        """Return the objective of some of the observations."""
-        return Objective.from_observations(
-            observations,
-            regularizers=self.regularizers,
-            depth=self.depth,
-            rank=self.rank,
-            operator=data.operator,
-            shape=data.shape,
-            fidelity=self.fidelity,
-            loss=self.loss,
-            huber_delta=self.huber_delta,
-            engine=self.engine,
-        )
-
-
-def fitted_regularizers(objective: Objective, params: list[Array]) -> list[FittedRegularizer]:
-    """Return each regulariser of an objective at some parameters."""
-    energies = objective.evaluate(params, memory=NO_MEMORY).energies
-    graphs = iter(params[objective.depth :])
-    return [
-        FittedRegularizer(
-            regularizer.name,
-            repr(regularizer),
-            term.weight,
-            energy,
-            adjacency,
-            next(graphs) if term.parameter_shape is not None else None,
-        )
-        for regularizer, term, energy, adjacency in zip(
-            objective.regularizers, objective.terms, energies, objective.adjacencies(params), strict=True
-        )
-    ]

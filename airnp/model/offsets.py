@@ -1,4 +1,6 @@
-r"""Offsets: what rows and columns have on average, before any factor.
+r"""Offsets and mask factor of the factored form: what is known of a row or column before any factor.
+
+Offsets are what rows and columns have on average:
 
 .. math:: X_{ij} = μ + b_i + c_j + u_i·v_j, \qquad
    \tfrac{s κ}{2} (\|b\|^2 + \|c\|^2) \text{ shrinks } b \text{ and } c
@@ -6,6 +8,14 @@ r"""Offsets: what rows and columns have on average, before any factor.
 With the fidelity s/2 Σ (x − y)² the best b_i, all else given, is Σ_j (y_ij − …) / (n_i + κ): the mean
 residual of the row, as if κ more entries had said zero. With weights w it is
 Σ_j w_ij (y_ij − …) / (Σ_j w_ij + κ).
+
+The mask factor lets which entries are observed say something before any of their values does. With Ω the 0/1
+matrix of observed entries, n_i and n_j its row and column counts,
+
+.. math:: U = U_0 + N Y, \quad N = diag(n_i)^{-1/2} Ω, \qquad V = V_0 + M Z, \quad M = diag(n_j)^{-1/2} Ω^T
+
+with free Y (n×r) and Z (m×r): the outer factors of the chain are [U_0 | N] times what is stacked below. So
+:math:`∂Y = N^T ∂U` and :math:`∂Z = M^T ∂V`, sums over the same pattern, walked the other way.
 """
 
 from __future__ import annotations
@@ -17,14 +27,14 @@ import numpy.typing as npt
 
 from airnp._checks import checked_number
 from airnp.data.entries import Entries, Pattern
-from airnp.engines.contract import SparseOperations
+from airnp.engines.contract import Engine
 
 _SWEEPS = 10
 _DEFAULT_SHRINKAGE = 10.0
 
 
 def checked_offsets(offsets: Any) -> float | None:
-    """Return κ for what ``offsets`` of :func:`airnp.fit` says: None for no offsets.
+    """Return κ for what ``offsets`` of ``fit_sparse`` says: None for no offsets.
 
     Examples
     --------
@@ -109,14 +119,15 @@ class MaskFactor:
         """Return M of these entries."""
         return cls(entries.columns, entries.pattern, entries.values.dtype, xp)
 
-    def added(self, ops: SparseOperations, base: Floats, factor: Floats, out: Floats) -> Floats:
+    def added(self, ops: Engine, base: Floats, factor: Floats, out: Floats) -> Floats:
         """Write base + N · factor to ``out`` and return it."""
-        ops.line_sums(self._lines, factor, out)
-        out *= self._scale
-        out += base
+        ops.line_sums(self._lines, factor, out=out)
+        ops.multiply(out, self._scale, out=out)
+        ops.add(out, base)
         return out
 
-    def gradient(self, ops: SparseOperations, slope: Floats, out: Floats) -> Floats:
-        """Write Nᵀ · slope to ``out`` and return it."""
-        ops.line_sums(self._across, slope * self._scale, out)
+    def gradient(self, ops: Engine, slope: Floats, scratch: Floats, out: Floats) -> Floats:
+        """Write Nᵀ · slope to ``out`` and return it; ``scratch`` has the shape of ``slope``."""
+        ops.multiply(slope, self._scale, out=scratch)
+        ops.line_sums(self._across, scratch, out=out)
         return out

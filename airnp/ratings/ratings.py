@@ -8,11 +8,15 @@ from typing import Any
 import numpy as np
 
 from airnp.data.entries import by_rows, is_sparse
+from airnp.engines import CPU, CUDA
+from airnp.fitting import fit_sparse, host_sparse
+from airnp.model.fidelity import Squared
 from airnp.model.initialization import Gaussian
 from airnp.optimizers import Adam, ExponentialDecay
 from airnp.regularizers import WeightDecay
 from airnp.results.sparse_result import SparseFitResult
-from airnp.sparse_choice import on_the_host
+from airnp.training.options import Checkpoint
+from airnp.training.stopping import HeldOut
 
 RATING_DTYPE = np.float32
 _RANK = 128
@@ -38,14 +42,13 @@ def fit_ratings(
     bounds: tuple[float, float] | None = None,
     weights: Any = None,
     rank: int | None = None,
-    max_iter: int = 500,
+    max_iter: int = 1000,
     seed: int | None = None,
     xp: Any = None,
     device: Any = None,
-    threads: int | None = None,
+    engine: str | CPU | CUDA = "auto",
     progress: bool = False,
-    checkpoint: str | PathLike[str] | None = None,
-    checkpoint_every: float = 30.0,
+    checkpoint: str | PathLike[str] | Checkpoint | None = None,
 ) -> SparseFitResult:
     r"""Predict ratings from a sparse table of them: who rated what, and how.
 
@@ -69,21 +72,19 @@ def fit_ratings(
     rank : int, optional
         Length of a factor. Default: 128, or as large as the table allows.
     max_iter : int
-        Iterations at most, of either fit.
+        Iterations at most: half of them to find out how many are best, as many again to fit all ratings.
     seed : int, optional
         The same seed gives the same answer, bit for bit, on the same machine with as many threads.
     xp : module, optional
         ``cupy`` to compute on a CUDA device. Default: NumPy, or CuPy for an R of CuPy.
     device : int or device, optional
         Which device, as in :func:`airnp.fit`.
-    threads : int, optional
-        Default: as in :func:`airnp.fit`.
+    engine : {"auto", "cpu", "cuda", "reference"}, CPU or CUDA
+        As in :func:`airnp.fit`.
     progress : bool
         Show a progress bar.
-    checkpoint : path, optional
+    checkpoint : path or Checkpoint, optional
         Save the run to this file now and then, after an interrupt and at the end, for :func:`airnp.resume`.
-    checkpoint_every : float
-        Seconds between two of these. They do not change the answer.
 
     Returns
     -------
@@ -101,10 +102,7 @@ def fit_ratings(
     >>> bool((predicted >= 1).all() and (predicted <= 5).all())
     True
     """
-    from airnp.sparse_fitting import fit_sparse
-    from airnp.training.stopping import LastOfTheBest
-
-    R, xp, device = on_the_host(R, xp, device)
+    R, xp, device = host_sparse(R, xp, device)
     if not is_sparse(R):
         raise TypeError(
             f"R: expected a sparse matrix of SciPy, got {type(R).__name__}; "
@@ -120,26 +118,25 @@ def fit_ratings(
         bounds = _range(R, rows, weights)
     return fit_sparse(
         R,
+        min(_RANK, *R.shape) if rank is None else rank,
         xp=xp,
         device=device,
         weights=weights,
         depth=2,
-        rank=min(_RANK, *R.shape) if rank is None else rank,
         regularizers=[WeightDecay(_DECAY, "sqrt"), WeightDecay(_MASK_DECAY, "sqrt", on="mask")],
-        fidelity="sum",
+        fidelity=Squared("sum"),
         offsets=_SHRINKAGE,
         mask_factor="both",
         init=Gaussian(0.0, _SCALE),
         optimizer=Adam(_RATE, second_moment="matrix", schedule=ExponentialDecay(0.5, _HALVED_EVERY)),
-        stop=LastOfTheBest(1e-3, fraction=0.05, patience=60, relative_patience=0.0, every=5),
+        stop=HeldOut(0.05, patience=60, relative_patience=0.0, every=5, tolerance=1e-3),
         max_iter=max_iter,
         bounds=bounds,
         seed=seed,
         dtype=RATING_DTYPE,
-        threads=threads,
+        engine=engine,
         progress=progress,
         checkpoint=checkpoint,
-        checkpoint_every=checkpoint_every,
     )
 
 

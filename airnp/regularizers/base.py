@@ -1,16 +1,25 @@
-"""The two halves of a regulariser: what a user says, and the term that does one problem's arithmetic."""
+"""What a regulariser is: what a user says, and the terms that do the arithmetic of one problem.
+
+A :class:`Regularizer` holds what the user said. :meth:`Regularizer.bind` checks it against a matrix that is
+formed as a whole and returns a :class:`Term`; :meth:`Regularizer.bind_factored` does so for X = U Vᵀ, which
+is never formed, and returns a :class:`FactoredTerm`. One file holds both terms of a regulariser.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
 from airnp._arrays import Array, Namespace, from_numpy
+from airnp.data.entries import Entries
 from airnp.data.linearmaps import Blocks, GuardedMap, Transform, bound_transform, check_adjoint
-from airnp.engines.contract import Engine, LaplacianTerms, Memory, Update
+from airnp.engines.buffers import Workspace
+from airnp.engines.contract import Edges, Engine, LaplacianTerms, Memory, Update
+from airnp.regularizers.candidates import Candidates
 
 GRAPH_WEIGHT = 1.44
 """Default λ of a graph of mean degree 1, as a multiple of the fidelity scale s.
@@ -86,14 +95,88 @@ class Term(ABC):
         return None
 
 
+@dataclass(frozen=True, eq=False)
+class FactoredProblem:
+    """What a regulariser may know about a problem in the factored form, X = U Vᵀ.
+
+    Attributes
+    ----------
+    entries : Entries
+        The observed entries (m, n), in the units that are fitted.
+    fidelity_scale : float
+        s, the weight of the data term, which default weights follow.
+    has_mask_factor : bool
+        Whether the model has matrices that follow from which entries are observed.
+    xp : module
+        Namespace of the parameters.
+    """
+
+    entries: Entries
+    fidelity_scale: float
+    has_mask_factor: bool
+    xp: Any
+
+    def nodes(self, axis: str) -> int:
+        """Return the number of rows, or of columns."""
+        return self.entries.shape[0 if axis == "rows" else 1]
+
+
+class GraphWeights(NamedTuple):
+    """The learned weights of one graph: its candidate edges, V over them, and where ∂V goes."""
+
+    edges: Edges
+    logits: Array
+    """V, shape (1, edges)."""
+    slopes: Array
+    """λ ∂R/∂V, to be written to."""
+
+
+Side: TypeAlias = tuple[Array, Array]
+"""A matrix whose rows belong to the rows or columns of X, and its gradient so far."""
+
+
+class FactoredTerm(ABC):
+    """One regulariser of one problem in the factored form."""
+
+    weight: float
+    acts_on: Literal["sides", "factors", "mask"] = "sides"
+    """U and V as a whole, U and V as the chain of factors gives them, or the matrices of the mask factor."""
+
+    candidates: Candidates | None = None
+    """Where the edges of a learned graph come from; None where nothing is learned."""
+
+    @abstractmethod
+    def accumulate(
+        self, ops: Engine, sides: Mapping[str, Side], graph: GraphWeights | None, space: Workspace
+    ) -> Array:
+        """Add λ ∂R to the gradients of the sides "rows" and "columns"; return R, an array of shape ()."""
+
+    def adjacency(self, edges: Edges | None, logits: Array | None) -> Any:
+        """Return the graph as a scipy.sparse.csr_array on the host, or None for a term without one."""
+        return None
+
+
 class Regularizer(ABC):
-    """What a user says; see the module's table."""
+    """What a user says; see the module's table.
+
+    Subclass it for a regulariser with an arithmetic of its own; :class:`airnp.Custom` is the short way for
+    one that is a function of X alone. The constructor stores its arguments in attributes of the same names,
+    from which checkpoints make the object again.
+    """
 
     name: str
+    """Its energies are recorded as ``energy_<name>``."""
 
     @abstractmethod
     def bind(self, problem: Problem) -> Term:
         """Check against a problem and return the term that does the arithmetic."""
+
+    def bind_factored(self, problem: FactoredProblem) -> FactoredTerm:
+        """Check against a problem in the factored form and return its term; raise if there is none."""
+        raise ValueError(
+            "regularizers: fit_sparse has AdaptiveLaplacian, FixedLaplacian and WeightDecay, which need no "
+            f"whole matrix, got {self!r}"
+        )
 
 
 def checked_weight(weight: Any) -> float:
@@ -103,13 +186,6 @@ def checked_weight(weight: Any) -> float:
     if not 0 <= float(weight) < float("inf"):
         raise ValueError(f"weight: expected a finite number of at least 0, got {weight!r}")
     return float(weight)
-
-
-def checked_choice(name: str, value: Any, choices: tuple[str, ...]) -> Any:
-    """Return ``value`` if it is one of ``choices``, else raise an error that lists them."""
-    if not (isinstance(value, str) and value in choices):
-        raise ValueError(f"{name}: expected one of {', '.join(map(repr, choices))}, got {value!r}")
-    return value
 
 
 def bound_nodes(axis: Any, problem: Problem) -> tuple[Transform, int]:
@@ -131,3 +207,10 @@ def bound_nodes(axis: Any, problem: Problem) -> tuple[Transform, int]:
             f"for {shape}"
         )
     return transform, int(image.shape[-2])
+
+
+def checked_side(axis: Any) -> str:
+    """Return "rows" or "columns"; raise for a transform, which needs the whole matrix."""
+    if axis not in ("rows", "columns"):
+        raise ValueError(f"axis: fit_sparse has graphs over 'rows' and 'columns', got {axis!r}")
+    return str(axis)

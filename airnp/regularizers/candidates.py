@@ -2,16 +2,88 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from airnp._checks import checked_whole
 from airnp.data.entries import Pattern, is_sparse
 from airnp.engines.contract import Edges
-from airnp.results.graphs import rank_in_row
 
 Floats = npt.NDArray[Any]
+Integers = npt.NDArray[np.integer[Any]]
+
+
+_MANY_NODES = 10_000
+"""Nodes from which on it pays to bring neighbours close to each other: their rows fill the nearer caches."""
+
+
+class Nearest:
+    """The k nearest rows (or columns) of X as candidates for the edges of a learned graph.
+
+    Parameters
+    ----------
+    k : int
+        How many candidates each node has besides itself.
+    refresh : int
+        Iterations from one search to the next. Edges that stay keep their weights.
+    among : scipy.sparse matrix (nodes, nodes), optional
+        Take the k largest stored entries of each row of this graph instead; then nothing is searched.
+
+    Examples
+    --------
+    >>> Nearest(10)
+    Nearest(10, refresh=200)
+    """
+
+    def __init__(self, k: int = 20, refresh: int = 200, among: Any = None) -> None:
+        self.k = checked_whole("k", k)
+        self.refresh = checked_whole("refresh", refresh)
+        self.among = among
+
+    def __repr__(self) -> str:
+        among = "" if self.among is None else f", among=<graph of {self.among.shape[0]} nodes>"
+        return f"Nearest({self.k}, refresh={self.refresh}{among})"
+
+
+class Candidates:
+    """The candidate edges of one graph: given once, all there are, or the nearest, searched now and then.
+
+    Parameters
+    ----------
+    said : Nearest, scipy.sparse matrix (nodes, nodes), or None
+        What the user said; None is ``Nearest()``.
+    nodes : int
+    """
+
+    def __init__(self, said: Any, nodes: int) -> None:
+        nearest = Nearest() if said is None else said
+        self._nodes = nodes
+        self._given: Edges | None = None
+        if not isinstance(nearest, Nearest):
+            self._given = given_edges(nearest, nodes, None)
+        elif nearest.among is not None:
+            self._given = given_edges(nearest.among, nodes, nearest.k)
+        elif nearest.k >= nodes - 1:
+            self._given = all_edges(nodes)
+        else:
+            self._k, self._refresh = nearest.k, nearest.refresh
+
+    @property
+    def refresh(self) -> int | None:
+        """Iterations between two searches; None where nothing is searched."""
+        return None if self._given is not None else self._refresh
+
+    def edges(self, points: Callable[[], Floats], threads: int) -> Edges:
+        """Return the edges at this moment; ``points`` gives rows whose distances are those of X."""
+        found = self._given
+        if found is None:
+            found = edges_to(nearest_rows(points(), self._k, threads))
+        elif found.pattern.lines * found.pattern.width == found.count:
+            return found  # all of them: there is no order that brings neighbours closer
+        return found if self._nodes < _MANY_NODES else near_each_other(found)
 
 
 def edges_to(neighbours: npt.NDArray[Any]) -> Edges:
@@ -60,6 +132,21 @@ def given_edges(graph: Any, nodes: int, k: int | None) -> Edges:
     lines = csr_array((np.ones(len(rows), bool), (rows, columns)), shape=graph.shape)
     lines.sum_duplicates()
     return Edges(Pattern(lines.indptr.astype(np.int64), lines.indices.astype(np.int32), nodes))
+
+
+def rank_in_row(rows: Integers, columns: Integers, weights: npt.NDArray[Any]) -> Integers:
+    """Return, for each edge, how many of its row are stronger, or as strong and further left.
+
+    Examples
+    --------
+    >>> rank_in_row(np.array([0, 0, 1, 0]), np.array([1, 2, 0, 3]), np.array([1.0, 5.0, 2.0, 1.0]))
+    array([1, 0, 0, 2])
+    """
+    order = np.lexsort((columns, -weights, rows))
+    in_order = rows[order]
+    ranks = np.empty(len(order), np.int64)
+    ranks[order] = np.arange(len(order)) - np.searchsorted(in_order, in_order)
+    return ranks
 
 
 def near_each_other(edges: Edges) -> Edges:
@@ -143,7 +230,7 @@ _LISTS_PER_ROOT, _PROBES = 4, 12
 """The index has 4 √m lists, and looks into 12 of them."""
 
 
-def nearest(points: Floats, k: int, threads: int = 1) -> npt.NDArray[np.int64]:
+def nearest_rows(points: Floats, k: int, threads: int = 1) -> npt.NDArray[np.int64]:
     """Return the k nearest other rows of each row, shape (m, k), in no particular order.
 
     Exact up to 10 000 rows; beyond that by an inverted-file index of faiss, which finds most of them.
@@ -157,7 +244,7 @@ def nearest(points: Floats, k: int, threads: int = 1) -> npt.NDArray[np.int64]:
 
     Examples
     --------
-    >>> np.sort(nearest(np.array([[0.0], [1.0], [3.0], [7.0]]), 2), axis=1)
+    >>> np.sort(nearest_rows(np.array([[0.0], [1.0], [3.0], [7.0]]), 2), axis=1)
     array([[1, 2],
            [0, 2],
            [0, 1],

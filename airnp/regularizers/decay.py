@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from airnp.regularizers.base import Problem, Regularizer, Term, checked_choice, checked_weight
+from airnp._arrays import Array
+from airnp._checks import checked_choice
+from airnp.engines.buffers import Workspace
+from airnp.engines.contract import DecayPart, Engine
+from airnp.regularizers.base import (
+    FactoredProblem,
+    FactoredTerm,
+    GraphWeights,
+    Problem,
+    Regularizer,
+    Side,
+    Term,
+    checked_weight,
+)
 
 DecayTarget: TypeAlias = Literal["factors", "mask"]
 DecayGrowth: TypeAlias = Literal["sqrt"]
 
 
 class WeightDecay(Regularizer):
-    r"""Squared length of the factors of ``form="sparse"``, row by row.
+    r"""Squared length of the factors of :func:`airnp.fit_sparse`, row by row.
 
     .. math:: R = \tfrac12 \sum_i g(n_i) \|u_i\|^2 + \tfrac12 \sum_j g(n_j) \|v_j\|^2, \qquad
        ∂R/∂u_i = g(n_i) u_i
@@ -23,7 +37,7 @@ class WeightDecay(Regularizer):
     Parameters
     ----------
     weight : float
-        λ, in the units of the loss: with ``fidelity="sum"``, so many squared errors.
+        λ, in the units of the loss: with ``Squared("sum")``, so many squared errors.
     growth : None or "sqrt"
         g: 1, or √n. Rows with many entries can afford longer factors, but not in proportion to them.
     on : {"factors", "mask"}
@@ -47,8 +61,34 @@ class WeightDecay(Regularizer):
         return f"WeightDecay({self.weight!r}, growth={self.growth!r}, on={self.on!r})"
 
     def bind(self, problem: Problem) -> Term:
-        """Refuse: only the sparse form works on rows of factors."""
-        raise ValueError("regularizers: WeightDecay is for a sparse Y and form='sparse'")
+        """Refuse: a matrix that is formed as a whole has no rows of factors."""
+        raise ValueError("regularizers: WeightDecay is for airnp.fit_sparse")
+
+    def bind_factored(self, problem: FactoredProblem) -> FactoredTerm:
+        """Return the term for a problem in the factored form."""
+        if self.on == "mask" and not problem.has_mask_factor:
+            raise ValueError("regularizers: WeightDecay(on='mask') needs a mask_factor")
+        entries, xp = problem.entries, problem.xp
+        counts = {"rows": entries.pattern.counts, "columns": entries.column_counts}
+        growth = {
+            axis: xp.asarray(growth_of(each, self.growth, entries.values.dtype))
+            for axis, each in counts.items()
+        }
+        return DecayTerm(self.weight, self.on, growth)
+
+
+class DecayTerm(FactoredTerm):
+    """λ/2 Σ g(n) ‖row‖² of matrices whose rows belong to the rows or columns of X."""
+
+    def __init__(self, weight: float, on: DecayTarget, growth: dict[str, Array]) -> None:
+        self.weight, self.acts_on, self._growth = weight, on, growth
+
+    def accumulate(
+        self, ops: Engine, sides: Mapping[str, Side], graph: GraphWeights | None, space: Workspace
+    ) -> Array:
+        """Add λ g(n) ⊙ matrix to the gradient of each side; return R."""
+        parts = [DecayPart(matrix, self._growth[axis], slope) for axis, (matrix, slope) in sides.items()]
+        return ops.decay(parts, weight=self.weight)
 
 
 def growth_of(counts: Any, growth: DecayGrowth | None, dtype: Any) -> Any:

@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace, is_array_api_obj, is_cupy_namespace, is_numpy_namespace
 
 from airnp._arrays import Array, from_numpy, to_numpy
+from airnp._checks import checked_choice
+from airnp.data.entries import Pattern
 from airnp.data.linearmaps import Columns, Rows, Transform, axis_name, checked_axis
-from airnp.engines.contract import Engine
+from airnp.engines.buffers import Workspace
+from airnp.engines.contract import Edges, Engine
 from airnp.regularizers.base import (
     GRAPH_WEIGHT,
     Contribution,
+    FactoredProblem,
+    FactoredTerm,
+    GraphWeights,
     Problem,
     Regularizer,
+    Side,
     Term,
     bound_nodes,
-    checked_choice,
+    checked_side,
     checked_weight,
 )
+from airnp.regularizers.factored_graphs import TurnedNodes, sides_of
 
 
 class FixedGraphTerm(Term):
@@ -97,27 +106,56 @@ class FixedLaplacian(Regularizer):
     def bind(self, problem: Problem) -> Term:
         """Return the term for a problem."""
         transform, nodes = bound_nodes(self.axis, problem)
-        if self._adjacency.shape[0] != nodes:
-            raise ValueError(
-                f"graph: expected {nodes} nodes, one for each of the {self.name}, "
-                f"got {self._adjacency.shape[0]}"
-            )
+        self._check_nodes(nodes)
         has_sparse = is_numpy_namespace(problem.xp) or is_cupy_namespace(problem.xp)
         keep_sparse = _is_sparse(self._adjacency) and has_sparse and not problem.batch
         adjacency, degree = _placed_graph(self._adjacency, problem, keep_sparse)
         shown = self._adjacency.astype(problem.dtype) if keep_sparse else adjacency
-        weight = self.weight_for(problem.fidelity_scale)
+        weight = self._weight_beside(problem.fidelity_scale)
         return FixedGraphTerm(weight, transform, adjacency, degree, shown)
 
-    def weight_for(self, fidelity_scale: float) -> float:
+    def bind_factored(self, problem: FactoredProblem) -> FactoredTerm:
+        """Return the term for a problem in the factored form."""
+        from scipy.sparse import csr_array
+
+        axis, adjacency = checked_side(self.axis), csr_array(self._adjacency)
+        self._check_nodes(problem.nodes(axis))
+        weight, dtype = self._weight_beside(problem.fidelity_scale), problem.entries.values.dtype
+        return FactoredFixedGraphTerm(weight, axis, adjacency, dtype, problem.xp)
+
+    def _check_nodes(self, nodes: int) -> None:
+        found = self._adjacency.shape[0]
+        if found != nodes:
+            raise ValueError(f"graph: expected {nodes} nodes, one for each of the {self.name}, got {found}")
+
+    def _weight_beside(self, fidelity_scale: float) -> float:
         """Return λ beside a data term of scale s."""
         if self.weight is not None:
             return self.weight
         mean_degree = float(self._adjacency.sum()) / self._adjacency.shape[0]
         return GRAPH_WEIGHT * fidelity_scale / mean_degree if mean_degree > 0 else 0.0
 
-    def host_adjacency(self) -> Any:
-        """Return the adjacency in float64 on the host, dense or scipy.sparse in CSR form."""
+
+class FactoredFixedGraphTerm(FactoredTerm):
+    """λ tr(Zᵀ L Z) of X = U Vᵀ with L given and sparse; see :mod:`airnp.regularizers.factored_graphs`."""
+
+    def __init__(self, weight: float, axis: str, adjacency: Any, dtype: Any, xp: Any) -> None:
+        self.weight, self._axis, self._adjacency = weight, axis, adjacency
+        indptr, indices = adjacency.indptr.astype(np.int64), adjacency.indices.astype(np.int32)
+        self._pattern = Pattern(indptr, indices, adjacency.shape[1])
+        self._weights = xp.asarray(adjacency.data.astype(dtype))
+
+    def accumulate(
+        self, ops: Engine, sides: Mapping[str, Side], graph: GraphWeights | None, space: Workspace
+    ) -> Array:
+        """Add λ ∂R to the gradients of both sides; return R."""
+        nodes = TurnedNodes(ops, *sides_of(self._axis, sides), space)
+        energy = ops.edge_laplacian(self._pattern, self._weights, nodes.t, nodes.metric, pull=nodes.pull)
+        nodes.add_gradients(self.weight)
+        return energy
+
+    def adjacency(self, edges: Edges | None, logits: Array | None) -> Any:
+        """Return the given adjacency."""
         return self._adjacency
 
 

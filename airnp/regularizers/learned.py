@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from airnp._arrays import Array
-from airnp._checks import checked_whole
+from airnp._checks import checked_choice
 from airnp.data.linearmaps import Columns, Rows, Transform, axis_name, checked_axis
-from airnp.engines.contract import AdjacencyKind, Engine, Memory, Update
+from airnp.engines.buffers import Workspace
+from airnp.engines.contract import AdjacencyKind, Edges, Engine, Memory, Update
 from airnp.regularizers.base import (
     GRAPH_WEIGHT,
     Contribution,
+    FactoredProblem,
+    FactoredTerm,
+    GraphWeights,
     Problem,
     Regularizer,
+    Side,
     Term,
     bound_nodes,
-    checked_choice,
+    checked_side,
     checked_weight,
 )
+from airnp.regularizers.candidates import Candidates, Nearest
+from airnp.regularizers.factored_graphs import TurnedNodes, points_of, sides_of, softmax_adjacency
 
 _ADJACENCIES = ("row", "global", "product")
 
@@ -34,15 +42,9 @@ class AdaptiveLaplacian(Regularizer):
         240×240.
     adjacency : {"row", "global", "product"}
         How the adjacency A follows from the free matrix V; see :func:`airnp.engines.reference.adjacency`.
-    neighbors : int, optional
-        For ``form="sparse"``: how many candidate neighbours each row (or column) has besides itself. Default:
-        all entries of ``candidates``, or 20.
-    candidates : scipy.sparse matrix (k, k), optional
-        For ``form="sparse"``: candidate j of node i is stored at (i, j); the largest ``neighbors`` of a row
-        are taken. Default: those that are nearest in X, found anew now and then.
-    refresh : int
-        For ``form="sparse"``: iterations from one search for nearest neighbours to the next. Edges that stay
-        keep their weight.
+    candidates : Nearest, or scipy.sparse matrix (k, k), optional
+        For :func:`airnp.fit_sparse`: between which nodes there may be an edge, ``Nearest(20)`` by default.
+        Candidate j of node i is stored at (i, j) of a matrix.
 
     Examples
     --------
@@ -55,33 +57,41 @@ class AdaptiveLaplacian(Regularizer):
         axis: Any = "rows",
         weight: float | None = None,
         adjacency: AdjacencyKind = "row",
-        neighbors: int | None = None,
         candidates: Any = None,
-        refresh: int = 200,
     ) -> None:
         self.axis = checked_axis(axis)
         self.weight = None if weight is None else checked_weight(weight)
         self.adjacency: AdjacencyKind = checked_choice("adjacency", adjacency, _ADJACENCIES)
-        self.neighbors = None if neighbors is None else checked_whole("neighbors", neighbors)
         self.candidates = candidates
-        self.refresh = checked_whole("refresh", refresh)
         self.name = axis_name(axis)
 
     def __repr__(self) -> str:
-        sparse = "" if self.neighbors is None else f", neighbors={self.neighbors}"
-        if self.candidates is not None:
-            sparse += f", candidates=<graph of {self.candidates.shape[0]} nodes>"
-        return (
-            f"AdaptiveLaplacian({self.axis!r}, weight={self.weight!r}, adjacency={self.adjacency!r}{sparse})"
-        )
+        said = f"{self.axis!r}, weight={self.weight!r}, adjacency={self.adjacency!r}"
+        if self.candidates is None:
+            return f"AdaptiveLaplacian({said})"
+        shown = self.candidates
+        if not isinstance(shown, Nearest):
+            shown = f"<graph of {self.candidates.shape[0]} nodes>"
+        return f"AdaptiveLaplacian({said}, candidates={shown})"
 
     def bind(self, problem: Problem) -> Term:
         """Return the term for a problem."""
-        if self.neighbors is not None or self.candidates is not None:
-            raise ValueError("neighbors, candidates: are for a sparse Y and form='sparse'")
-        weight = GRAPH_WEIGHT * problem.fidelity_scale if self.weight is None else self.weight
+        if self.candidates is not None:
+            raise ValueError("candidates: are for airnp.fit_sparse; airnp.fit learns all edges")
         transform, nodes = bound_nodes(self.axis, problem)
+        weight = self._weight_beside(problem.fidelity_scale)
         return LearnedGraphTerm(weight, transform, self.adjacency, (*problem.batch, nodes, nodes))
+
+    def bind_factored(self, problem: FactoredProblem) -> FactoredTerm:
+        """Return the term for a problem in the factored form."""
+        axis = checked_side(self.axis)
+        if self.adjacency != "row":
+            raise ValueError(f"adjacency: fit_sparse has 'row', got {self.adjacency!r}")
+        candidates = Candidates(self.candidates, problem.nodes(axis))
+        return FactoredLearnedGraphTerm(self._weight_beside(problem.fidelity_scale), axis, candidates)
+
+    def _weight_beside(self, fidelity_scale: float) -> float:
+        return GRAPH_WEIGHT * fidelity_scale if self.weight is None else self.weight
 
 
 class LearnedGraphTerm(Term):
@@ -136,3 +146,40 @@ class LearnedGraphTerm(Term):
     def adjacency(self, ops: Engine, v: Array | None) -> Array:
         """Return A at V."""
         return ops.adjacency(self._kind, v)
+
+
+class FactoredLearnedGraphTerm(FactoredTerm):
+    """λ tr(Zᵀ L Z) of X = U Vᵀ with V over candidate edges; see :mod:`airnp.regularizers.factored_graphs`."""
+
+    def __init__(self, weight: float, axis: str, candidates: Candidates) -> None:
+        self.weight, self.candidates, self._axis = weight, candidates, axis
+
+    def accumulate(
+        self, ops: Engine, sides: Mapping[str, Side], graph: GraphWeights | None, space: Workspace
+    ) -> Array:
+        """Write λ ∂R/∂V, add λ ∂R to the gradients of both sides; return R."""
+        assert graph is not None
+        edges, logits, slopes = graph
+        nodes = TurnedNodes(ops, *sides_of(self._axis, sides), space, edges)
+        energy = ops.edge_terms(
+            edges,
+            logits[0],
+            nodes.t,
+            nodes.metric,
+            weights=space.take("weights", (edges.count,)),
+            slopes=slopes[0],
+            pull=nodes.pull,
+        )
+        ops.multiply(slopes, self.weight, out=slopes)
+        nodes.add_gradients(self.weight)
+        return energy
+
+    def points(self, ops: Engine, sides: Mapping[str, Side]) -> Any:
+        """Return rows on the host whose distances are those of the nodes in X."""
+        (nodes, _), (other, _) = sides_of(self._axis, sides)
+        return points_of(ops, nodes, other)
+
+    def adjacency(self, edges: Edges | None, logits: Array | None) -> Any:
+        """Return A at V."""
+        assert edges is not None
+        return softmax_adjacency(edges, logits)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from airnp._arrays import Array
+from airnp._checks import checked_choice
 from airnp.engines.contract import Engine, VariationKind
-from airnp.regularizers.base import Contribution, Problem, Regularizer, Term, checked_choice, checked_weight
+from airnp.regularizers.base import Contribution, Problem, Regularizer, Term, checked_weight
 
 VARIATION_WEIGHT = 0.005
 """Default λ, as a multiple of the fidelity scale s.

@@ -99,25 +99,25 @@ def load(path: str | PathLike[str]) -> FitResult:
     ValueError
         When the file is damaged, or is not a result of airnp.
     """
-    with open(path, "rb") as file, understood(path):
+    with open(path, "rb") as file, naming_file(path):
         return assembled(*read_archive(file, without="run_"))
 
 
 def read_header(path: str | PathLike[str]) -> dict[str, Any]:
     """Return the header of a file: what is in it, but for the arrays. Errors are those of :func:`load`."""
-    with open(path, "rb") as file, understood(path):
+    with open(path, "rb") as file, naming_file(path):
         return read_archive(file, without="run_")[0]
 
 
 @contextmanager
-def understood(path: str | PathLike[str]) -> Iterator[None]:
-    """Say of whatever goes wrong while a file's content is made sense of that the file is to blame."""
+def naming_file(path: str | PathLike[str]) -> Iterator[None]:
+    """Re-raise any parsing error as a ValueError that names the file."""
     try:
         yield
     except MemoryError:
         raise
     except Exception as error:
-        # Bytes that are not ours can fail in any way; each of them means the same to the caller.
+        # Foreign bytes can fail in any way; each of them means the same to the caller.
         raise ValueError(
             f"{os.fsdecode(path)}: not a result saved by airnp, or damaged ({error!r})"
         ) from error

@@ -25,8 +25,8 @@ from airnp._arrays import to_numpy
 from airnp._checks import checked_whole
 
 if TYPE_CHECKING:
-    from airnp.results.result import FitResult, FittedRegularizer
-
+    from airnp.regularizers.candidates import rank_in_row
+from airnp.results.result import FitResult, FittedRegularizer
 
 __all__ = ["Graph", "learned_graph", "reduced"]
 
@@ -223,21 +223,6 @@ Integers = npt.NDArray[np.integer[Any]]
 
 NEGLIGIBLE = 1e-3
 """Weights up to this share of the largest are dropped where no number of neighbours is given."""
-
-
-def rank_in_row(rows: Integers, columns: Integers, weights: npt.NDArray[Any]) -> Integers:
-    """Return, for each edge, how many of its row are stronger, or as strong and further left.
-
-    Examples
-    --------
-    >>> rank_in_row(np.array([0, 0, 1, 0]), np.array([1, 2, 0, 3]), np.array([1.0, 5.0, 2.0, 1.0]))
-    array([1, 0, 0, 2])
-    """
-    order = np.lexsort((columns, -weights, rows))
-    in_order = rows[order]
-    ranks = np.empty(len(order), np.int64)
-    ranks[order] = np.arange(len(order)) - np.searchsorted(in_order, in_order)
-    return ranks
 
 
 def strongest(adjacency: Any, k: int | None = None) -> Any:

@@ -116,13 +116,13 @@ class SparseFitResult:
         array
             Of their common shape, in the dtype of the fit.
         """
-        from airnp.engines import sparse_cpu as cpu
+        from airnp.engines import cpu
 
         m, n = self.shape
         pair = _checked_places("rows", rows, m), _checked_places("columns", columns, n)
         i, j = np.broadcast_arrays(*pair)
         flat = np.ascontiguousarray(i.reshape(-1)), np.ascontiguousarray(j.reshape(-1))
-        values = cpu.values_at(*flat, self.row_factors, self.column_factors, self._all_offsets())
+        values = cpu.entry_values(*flat, self.row_factors, self.column_factors, self._all_offsets())
         return np.asarray(self._clipped(values, flat[1]).reshape(i.shape))
 
     def _all_offsets(self) -> Offsets:

@@ -1,24 +1,22 @@
-"""The loop around the iterations: when to look, what to record, where to stop, what to save."""
+"""The loop around the iterations of a fit, dense or sparse: when to look, record, stop and save."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from airnp.data.prepared import PreparedData
-from airnp.model.objective import Model
-from airnp.results.history import History
-from airnp.results.result import DivergenceError, FitResult
-from airnp.training.checkpoints import Checkpoint, RunState, Task
+from airnp.results.result import DivergenceError
+from airnp.training.checkpoints import CheckpointFile
 from airnp.training.options import Options
 from airnp.training.progress import ProgressBar, held_back
 from airnp.training.recorder import FitState
-from airnp.training.run import Underway
-from airnp.training.steps import Training
+from airnp.training.run import Run, RunState
+from airnp.training.steps import Steps
 from airnp.training.stopping import StopRule
+from airnp.training.task import Task
 
 
 class Loop:
@@ -26,144 +24,128 @@ class Loop:
 
     Parameters
     ----------
-    data, model, rule, options, resumed
-        As :class:`airnp.training.run.Underway` takes them.
+    task, rule, options, resumed
+        As :class:`airnp.training.run.Run` takes them.
     """
 
     def __init__(
-        self,
-        data: PreparedData,
-        model: Model,
-        rule: StopRule,
-        options: Options,
-        resumed: tuple[RunState, History] | None = None,
+        self, task: Task, rule: StopRule, options: Options, resumed: tuple[RunState, Any] | None = None
     ) -> None:
-        self._fit = Underway(data, model, rule, options, resumed)
-        self._checkpoint: Checkpoint | None = None
-        if options.file is not None:
-            objective = self._fit.objective
-            found = replace(model, regularizers=objective.regularizers, engine=objective.engine_name)
-            self._checkpoint = Checkpoint(options.file, options.file_every, Task(data, found, rule, options))
+        self._run = Run(task, rule, options, resumed)
+        self._file = None if options.checkpoint is None else CheckpointFile(task, rule, options)
 
-    def run(self) -> FitResult:
-        """Make iterations until a rule, the callback, the user or ``max_iter`` ends them."""
-        fit = self._fit
+    def run(self) -> Any:
+        """Make iterations until a rule, the callback, the user or ``max_iter`` ends them; return the result."""
+        run = self._run
         try:
-            with ProgressBar(fit.options.max_iter, fit.options.progress) as bar:
+            with ProgressBar(run.options.max_iter, run.options.progress) as bar:
                 reason, by_user = self._all_phases(bar)
-            if not fit.training.is_finite():
-                raise self._diverged(fit.training.iteration)
+            if not run.steps.is_finite():
+                raise self._diverged(run.steps.iteration)
         except KeyboardInterrupt:
             # An iteration may have been cut in half.
-            fit.training.rewind()
-            if not fit.training.is_finite():
-                fit.training.fall_back()
+            run.steps.rewind()
+            if not run.steps.is_finite():
+                run.steps.fall_back()
             reason, by_user = "interrupted", True
         # More iterations than max_iter may be wanted later; a phase that ended for another reason is over.
-        goes_on = by_user or (fit.phases.used_up and fit.phases.chosen is None)
-        state = fit.state() if goes_on and self._checkpoint is not None else None
-        fit.training.release()
-        result = fit.result(reason)
-        if self._checkpoint is not None:
-            self._checkpoint.write(result, state, finished=not by_user, used_up=fit.phases.used_up)
+        goes_on = by_user or (run.phases.used_up and run.phases.chosen is None)
+        state = run.state() if goes_on and self._file is not None else None
+        run.steps.release()
+        result = run.result(reason)
+        if self._file is not None:
+            self._file.write(result, state, finished=not by_user, used_up=run.phases.used_up)
         return result
 
     def _all_phases(self, bar: ProgressBar) -> tuple[str, bool]:
         """Go through one phase or two; return why the first ended, and whether the user ended the fit."""
-        fit = self._fit
-        if fit.phases.chosen is None:
+        run = self._run
+        if run.phases.chosen is None:
             reason, by_user = self._phase(bar)
             if by_user:
                 return reason, True
-            fit.phases.end_first(reason)
-            beaten = fit.rival.compared(fit.monitor.lowest_error())
-            if beaten is not None or fit.limit == fit.options.max_iter or not fit.begin_second_phase():
-                return beaten or reason, False
-        assert fit.phases.ended is not None
-        return fit.phases.ended, self._phase(bar)[1]
+            run.phases.end_first(reason)
+            if run.limit == run.options.max_iter or not run.begin_second_phase():
+                return reason, False
+        assert run.phases.ended is not None
+        return run.phases.ended, self._phase(bar)[1]
 
     def _phase(self, bar: ProgressBar) -> tuple[str, bool]:
         """Iterate to the limit or until something stops it; return why, and whether the user did."""
-        options, phases, limit = self._fit.options, self._fit.phases, self._fit.limit
-        training, monitor = self._fit.training, self._fit.monitor
-        for iterations in portions(training.iteration, limit, options.record_every, monitor.every):
+        run = self._run
+        options, phases, limit = run.options, run.phases, run.limit
+        steps, monitor = run.steps, run.monitor
+        rhythms = [options.record.every, run.objective.portion, *run.objective.rhythms]
+        if monitor.every is not None:
+            rhythms.append(monitor.every)
+        for iterations in portions(steps.iteration - run.origin, limit - run.origin, rhythms):
             if phases.stopped is not None:
                 break
-            values = training.attempt(iterations)
+            values = steps.attempt(iterations)
             with held_back():
-                state, look, recorded = self._settled(values, limit)
+                state, look, recorded = self._settle(values, limit)
             if recorded:
                 bar.show(state)
                 callback = options.callback
-                if callback is not None and callback(training.iteration, state) and phases.stopped is None:
+                if callback is not None and callback(steps.iteration, state) and phases.stopped is None:
                     if not look:
                         monitor.check(state)  # the last iterate may be the best one
                     return "stopped by callback", True
-            if self._checkpoint is not None and self._checkpoint.is_due:
-                self._save(self._checkpoint)
-        return phases.stopped or self._fit.at_limit, False
+            if self._file is not None and self._file.is_due:
+                self._save(self._file)
+        return phases.stopped or f"max_iter ({options.max_iter}) reached", False
 
-    def _settled(self, values: npt.NDArray[np.float64], limit: int) -> tuple[FitState, bool, bool]:
-        """Look at a portion of iterations; return the state, and whether it was looked at and recorded."""
-        fit, training, monitor, phases = self._fit, self._fit.training, self._fit.monitor, self._fit.phases
-        training.settle(values)
+    def _settle(self, values: npt.NDArray[np.float64], limit: int) -> tuple[FitState, bool, bool]:
+        """Take a portion of iterations in; return the state, and whether it was looked at and recorded."""
+        run, steps, monitor, phases = self._run, self._run.steps, self._run.monitor, self._run.phases
+        steps.settle(values)
         if not np.isfinite(values).all():
-            raise self._diverged(_finite_iterations(training, values))
-        state, iteration = fit.watcher.state(training, values), training.iteration
-        look = is_due(iteration, monitor.every)
-        record = iteration == 1 or is_due(iteration, fit.options.record_every)
-        last = iteration == limit
+            raise self._diverged(_finite_iterations(steps, values))
+        state = run.recorder.state(steps.iteration, steps.params, values)
+        made, last = steps.iteration - run.origin, steps.iteration == limit
+        look = monitor.every is not None and made % monitor.every == 0
+        record = made == 1 or made % run.options.record.every == 0
         phases.stopped = monitor.check(state) if look or last else None
         recorded = record or last or phases.stopped is not None
         if recorded:
-            fit.watcher.record(state)
+            run.recorder.record(state)
         # What happens at the limit alone would not be part of a longer run: one can go on from before it.
         regular = (look or monitor.every is None) and (record or phases.stopped is not None)
-        if (regular or not last) and training.keep() and self._checkpoint is not None:
-            fit.note()
+        if (regular or not last) and steps.keep() and self._file is not None:
+            run.note()
         return state, look or last, recorded
 
     def _diverged(self, iterations: int) -> DivergenceError:
         """Return the error to raise, with the last finite state in it."""
-        training = self._fit.training
-        training.fall_back()
-        return DivergenceError.after(iterations, training.iteration, self._fit.result("diverged"))
+        steps = self._run.steps
+        steps.fall_back()
+        return DivergenceError.after(iterations, steps.iteration, self._run.result("diverged"))
 
-    def _save(self, file: Checkpoint) -> None:
+    def _save(self, file: CheckpointFile) -> None:
         """Save the run, unless that would replace a good file by one that is not finite."""
-        fit = self._fit
-        if fit.training.is_finite():
-            file.write(fit.result("checkpoint"), fit.state(), finished=False, used_up=fit.phases.used_up)
+        run = self._run
+        if run.steps.is_finite():
+            file.write(run.result("checkpoint"), run.state(), finished=False, used_up=run.phases.used_up)
 
 
-def _finite_iterations(training: Training, values: npt.NDArray[np.float64]) -> int:
-    """Return how many iterations were made when the loss was first found not to be finite."""
-    finite = np.isfinite(values.reshape(len(values), -1)).all(axis=1)
-    return training.iteration - len(values) + int(np.argmin(finite))
-
-
-_WHOLE_EVERY = 50
-"""Iterations at most that run in one go; what an interrupt or a divergence may cost."""
-
-
-def is_due(iteration: int, every: int | None) -> bool:
-    """Whether something that comes at every multiple of ``every`` comes at this iteration."""
-    return every is not None and iteration % every == 0
-
-
-def portions(start: int, limit: int, record_every: int, look_every: int | None) -> Iterator[int]:
+def portions(start: int, limit: int, rhythms: Sequence[int]) -> Iterator[int]:
     """Yield numbers of iterations that end wherever something is due, and at the first and the last.
 
-    Ends are counted from the first iteration of all: who starts again at one of them has the same others.
+    Boundaries count from iteration 0, so a resumed run splits identically.
 
     Examples
     --------
-    >>> list(portions(0, 35, 10, None)), list(portions(20, 35, 10, None))
+    >>> list(portions(0, 35, [10, 50])), list(portions(20, 35, [10, 50]))
     ([1, 9, 10, 10, 5], [10, 5])
     """
-    rhythms = [every for every in (record_every, look_every, _WHOLE_EVERY) if every is not None]
     done = start
     while done < limit:
         goal = 1 if done == 0 else min(limit, *((done // every + 1) * every for every in rhythms))
         yield goal - done
         done = goal
+
+
+def _finite_iterations(steps: Steps, values: npt.NDArray[np.float64]) -> int:
+    """Return how many iterations were made when the loss was first found not to be finite."""
+    finite = np.isfinite(values.reshape(len(values), -1)).all(axis=1)
+    return steps.iteration - len(values) + int(np.argmin(finite))

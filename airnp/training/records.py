@@ -15,26 +15,27 @@ import numpy as np
 import numpy.typing as npt
 from array_api_compat import is_array_api_obj, is_numpy_array
 
+from airnp import regularizers
 from airnp._arrays import Array, to_numpy
-from airnp.completing.lowrank import LowRank
 from airnp.data.bounds import Bounds
 from airnp.data.entries import Entries, Pattern
 from airnp.data.linearmaps import Blocks, Columns, Rows
+from airnp.engines import CPU, CUDA
 from airnp.engines.contract import Edges, Moments
+from airnp.model.fidelity import Huber, Squared
 from airnp.model.initialization import Balanced, Gaussian
 from airnp.optimizers import Adam, AdamState, DescentState, ExponentialDecay, GradientDescent
-from airnp.regularizers import AdaptiveLaplacian, DirichletEnergy, FixedLaplacian, TotalVariation, WeightDecay
-from airnp.training.monitors import Choice
-from airnp.training.stopping import EnergyChange, HeldOut, LastOfTheBest, NeverStop
+from airnp.training.stopping import EnergyChange, HeldOut, NeverStop
+from airnp.training.task import Choice
 
 _CLASSES: dict[str, type] = {
     kind.__name__: kind
     for kind in (
         *(Adam, AdamState, DescentState, ExponentialDecay, GradientDescent, Moments),
-        *(AdaptiveLaplacian, DirichletEnergy, FixedLaplacian, TotalVariation, WeightDecay),
-        *(Blocks, Columns, Rows),
-        *(Choice, EnergyChange, HeldOut, LastOfTheBest, NeverStop),
-        *(Balanced, Bounds, Gaussian, LowRank),
+        *(getattr(regularizers, name) for name in regularizers.__all__),
+        *(Blocks, Columns, Rows, CPU, CUDA, Huber, Squared),
+        *(Choice, EnergyChange, HeldOut, NeverStop),
+        *(Balanced, Bounds, Gaussian),
         *(Edges, Entries, Pattern),
     )
 }

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,21 +12,18 @@ import numpy.typing as npt
 
 from airnp._arrays import Array, from_numpy, namespace_name, on_device, standard_namespace
 from airnp._checks import checked_whole
-from airnp.data.inputs import Labels, Observations, read
-from airnp.data.linearmaps import measurement_operator
-from airnp.data.normalization import Normalization
-from airnp.data.prepared import PreparedData
-from airnp.engines.threads import checked_threads
+from airnp.data.inputs import Observations, read
+from airnp.engines import CPU, CUDA, select_engine
 from airnp.model.factorization import explained_memory
-from airnp.model.objective import Model
 from airnp.optimizers import resolve_optimizer
 from airnp.regularizers import Regularizer
-from airnp.results.files import assembled, is_sparse_form, read_archive, understood
-from airnp.results.result import FitResult
-from airnp.training.checkpoints import RunState, checked_file
+from airnp.results.files import assembled, is_sparse_form, naming_file, read_archive
+from airnp.training.dense import DenseTask
 from airnp.training.loop import Loop
-from airnp.training.options import Callback, Options, checked_callback, checked_seconds
+from airnp.training.options import Callback, Checkpoint, Options, Record, checked_callback, checked_checkpoint
 from airnp.training.records import unpacked
+from airnp.training.run import RunState
+from airnp.training.sparse import SparseTask
 from airnp.training.stopping import resolve_stop
 
 
@@ -44,21 +39,20 @@ def resume(
     init: Any = None,
     callback: Callback | None = None,
     progress: bool = False,
-    threads: int | None = None,
+    engine: CPU | CUDA | None = None,
     max_iter: int | None = None,
-    checkpoint: str | PathLike[str] | bool | None = True,
-    checkpoint_every: float | None = None,
-) -> FitResult:
+    checkpoint: str | PathLike[str] | Checkpoint | bool | None = True,
+) -> Any:
     """Go on with a fit from its checkpoint, as if it had never been interrupted.
 
     The result is that of the uninterrupted fit, bit for bit, on the same machine. The file holds data and
-    settings; what only its owner can make (the first eight arguments) must be given again, as it was given
-    to :func:`airnp.fit`, and only then. Only a ``callback`` may be a new one.
+    settings; what only its owner can make (the arguments up to ``callback``) must be given again, as it was
+    given to :func:`airnp.fit`, and only then. Only a ``callback`` may be a new one.
 
     Parameters
     ----------
     path : path
-        What :func:`airnp.fit` or :func:`airnp.fit_ratings` was given as ``checkpoint``. A run that has ended
+        What ``fit``, ``fit_sparse`` or ``fit_ratings`` was given as ``checkpoint``. A run that has ended
         is returned at once.
     xp : module, optional
         Array namespace of the run, if it was not NumPy.
@@ -74,27 +68,26 @@ def resume(
     optimizer : optional
         If it is of a class of your own, or has a schedule of your own.
     init : optional
-        If it is of a class of your own, and the sparse form may have to start from there a second time.
+        If it is of a class of your own, and a sparse fit may have to start from there a second time.
     callback : callable, optional
         If the run had one; also another, or a first one. Records that were made after the checkpoint are
         made, and told, once more.
     progress : bool
         Show a progress bar.
-    threads : int, optional
-        Default: as many as the run had. Another number may round differently.
+    engine : CPU or CUDA, optional
+        Other settings of the run's engine. Default: as the run had. Another number of threads may round
+        differently.
     max_iter : int, optional
         More iterations than the run was meant to have. The result is that of a fit which had this
         ``max_iter`` from the start. A run that has gone on to its second phase (see :class:`HeldOut`) because
         its iterations were used up cannot have more.
-    checkpoint : path, True or None
-        Where to save from now on; True is ``path`` itself, None nowhere.
-    checkpoint_every : float, optional
-        Seconds between two checkpoints. Default: as before.
+    checkpoint : path, Checkpoint, True or None
+        Where to save from now on; True is ``path`` itself, as often as before; None nowhere.
 
     Returns
     -------
     FitResult
-        A :class:`SparseFitResult` for a run of the sparse form.
+        A :class:`SparseFitResult` for a run of ``fit_sparse`` or ``fit_ratings``.
 
     Raises
     ------
@@ -115,24 +108,17 @@ def resume(
     >>> bool((whole.X == airnp.fit(Y, max_iter=1000, stop=None, seed=0).X).all())
     True
     """
-    given: dict[str, Any] = {
-        "callback": checked_callback(callback),
-        "progress": progress,
-        "file": _file(path, checkpoint),
-    }
-    if threads is not None:
-        given["threads"] = checked_threads(threads)
-    if checkpoint_every is not None:
-        given["file_every"] = checked_seconds(checkpoint_every)
-    with open(path, "rb") as file, understood(path):
+    checked_callback(callback)
+    name = os.fsdecode(path)
+    with open(path, "rb") as file, naming_file(path):
         header, arrays = read_archive(file)
         run = header.get("run")
         result = None if run is None else assembled(header, arrays)
-    name = os.fsdecode(path)
     if run is None or result is None:
         raise ValueError(f"{name}: holds a result, but no run to go on with; see checkpoint= of airnp.fit")
     most = run["max_iter"] if max_iter is None else checked_whole("max_iter", max_iter)
     _check_limit(most, run)
+    saves = None if checkpoint is None or isinstance(checkpoint, bool) else checked_checkpoint(checkpoint)
     is_over = run["state"] is None and run["obstacle"] is None
     if run["finished"] and (most == run["max_iter"] or is_over):
         return result
@@ -146,36 +132,33 @@ def resume(
     # A matrix of no importance: reading it checks what is meant by the namespace and the device.
     place = read(np.zeros((1, 1)), xp=xp, device=device, dtype=task["dtype"])
     with on_device(place.xp, place.device):
-        with understood(path):
+        with naming_file(path):
             parts = _unpacked(run, arrays, place)
         del arrays
         asked = {key: parts["asked"].get(key, value) for key, value in asked.items()}
-        asked["optimizer"] = resolve_optimizer(asked["optimizer"], 0.0)
-        asked["stop"] = resolve_stop(asked["stop"])
-        parts["plain"]["options"] |= {"max_iter": most, **given}
+        said = parts["options"]
+        if checkpoint is True:
+            saves = Checkpoint(name, said["checkpoint_every"])
+        chosen = select_engine(said["engine"] if engine is None else engine, place.xp)
+        options = Options(
+            max_iter=most,
+            seed=said["seed"],
+            init=asked["init"],
+            optimizer=resolve_optimizer(asked["optimizer"], 0.0),
+            engine=chosen,
+            record=Record(said["record_every"], said["truth"]),
+            callback=callback,
+            progress=progress,
+            checkpoint=saves,
+        )
+        rule, state = resolve_stop(asked["stop"]), RunState(**parts["state"])
+        stored = {**parts["stored"], "regularizers": asked["regularizers"], "operator": operator}
         if is_sparse_form(header):
-            from airnp.training.sparse_resuming import resumed_sparse
-
-            # What was saved, and what a caller gets who asked for this form.
-            return resumed_sparse(parts, asked, result, place)  # type: ignore[return-value,arg-type]
-        return _resumed_dense(parts, asked, result, place, operator)
-
-
-def _resumed_dense(
-    parts: dict[str, Any], asked: dict[str, Any], result: FitResult, place: Observations, operator: Any
-) -> FitResult:
-    """Go on with a run of the dense form."""
-    plain, state = parts["plain"], RunState(**parts["state"])
-    data = _data(plain, place, operator, result.labels)
-    model = Model(asked["regularizers"], **plain["model"])
-    options = Options(
-        **plain["options"],
-        init=None,  # the run has left it behind
-        optimizer=asked["optimizer"],
-        truth=plain["truth"],
-    )
-    with explained_memory(state.replaced.shape, *data.shape, model.depth, model.rank, place.dtype):
-        return Loop(data, model, asked["stop"], options, (state, result.history)).run()
+            sparse = SparseTask.restore(stored, chosen, place.xp)
+            return Loop(sparse, rule, options, (state, result)).run()
+        dense = DenseTask.restore(stored, place, chosen, result.labels)
+        with explained_memory(*dense.sizes):
+            return Loop(dense, rule, options, (state, result)).run()
 
 
 def _check_limit(most: int, run: dict[str, Any]) -> None:
@@ -214,28 +197,12 @@ def _check_namespace(xp: Any, stored: str) -> None:
 def _unpacked(
     run: dict[str, Any], arrays: dict[str, npt.NDArray[Any]], place: Observations
 ) -> dict[str, Any]:
-    """Return what a file says of a run (``asked``, ``plain``, ``state``), with arrays where the fit lives."""
+    """Return what a file says of a run, with arrays where the fit lives."""
 
     def placed(array: npt.NDArray[Any]) -> Array:
         return from_numpy(array, place.xp, place.device, array.dtype.name)
 
-    packed = {"dict": {"asked": {"dict": run["task"]["asked"]}, "plain": run["task"]["plain"]}}
-    packed["dict"]["state"] = run["state"]
-    parts: dict[str, Any] = unpacked(packed, arrays, placed)
-    return parts
-
-
-def _data(plain: dict[str, Any], place: Observations, operator: Any, labels: Labels | None) -> PreparedData:
-    entries = {name: plain[name] for name in ("values", "mask", "weights")}
-    observations = replace(place, **entries, labels=labels)
-    bound, shape = None, plain["shape"]
-    if operator is not None:
-        bound, shape = measurement_operator(operator, observations.values, shape, place.xp)
-    way_back = Normalization(plain["offset"], plain["scale"])
-    return PreparedData(observations, way_back, bound, shape, plain["original"], plain["bounds"])
-
-
-def _file(path: str | PathLike[str], checkpoint: Any) -> Path | None:
-    if checkpoint is None or checkpoint is False:
-        return None
-    return checked_file(os.fsdecode(path) if checkpoint is True else checkpoint)
+    task = run["task"]
+    parts = {"asked": {"dict": task["asked"]}, "stored": task["stored"], "options": task["options"]}
+    found: dict[str, Any] = unpacked({"dict": {**parts, "state": run["state"]}}, arrays, placed)
+    return found

@@ -1,80 +1,78 @@
-"""The loop: evaluate, update, and keep a state to return to."""
+"""Optimiser steps on the parameters of an objective, with a copy of the last state that is whole and finite."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from array_api_compat import array_namespace, is_array_api_obj, is_writeable_array
+from array_api_compat import is_array_api_obj, is_writeable_array
 
-from airnp._arrays import Array, copied, to_numpy
-from airnp.engines.contract import NO_MEMORY, Precision, Run, Update
-from airnp.model.objective import Objective
-
-_SAFE_SIZE = 1e12
-"""A matrix with entries below this has a finite loss in float32: squares and sums stay far from overflow."""
+from airnp._arrays import Array, copied
+from airnp.engines import EngineChoice
+from airnp.engines.contract import Run, Update
+from airnp.training.task import Trainable
 
 
-class Training:
-    """Parameters on their way down, with a copy of the last state that is whole and finite.
+class Steps:
+    """Run optimiser steps and keep the last finite state.
 
     Parameters
     ----------
-    objective : Objective
+    objective : Trainable
     optimizer : Optimizer
     params : list of arrays
-        Owned and changed by the training from now on.
+        Owned and changed by the steps from now on.
+    engine : EngineChoice
+        Its threads and precision.
     start : int
         How many iterations have led to these parameters already.
-    threads : int, optional
-        How many the engine may use; default as :func:`airnp.engines.threads.available_threads`.
-    precision : {"tf32"}, optional
-        What the engine's products may round to.
+    origin : int
+        The iteration from which the objective counts: where a fit that starts again did so.
     memory : optional
         The optimiser's, after these iterations. Default: that before its first step.
     resumable : bool
         Whether to keep a copy of the optimiser's memory, too: all that is needed to go on from there.
+
+    Attributes
+    ----------
+    params : list of arrays
+    iteration : int
     """
 
     def __init__(
         self,
-        objective: Objective,
+        objective: Trainable,
         optimizer: Any,
         params: list[Array],
         *,
+        engine: EngineChoice,
         start: int = 0,
-        threads: int | None = None,
-        precision: Precision | None = None,
+        origin: int = 0,
         memory: Any = None,
         resumable: bool = False,
     ) -> None:
         self.params = params
         self.iteration = start
-        self._objective = objective
-        self._optimizer = optimizer
-        graphs = len(params) - objective.depth
-        kinds = ["factor"] * objective.depth + ["graph"] * graphs
-        self._state = optimizer.init(params, kinds) if memory is None else memory
+        self._objective, self._optimizer, self._engine, self._origin = objective, optimizer, engine, origin
+        self._state = optimizer.init(params, objective.kinds(params)) if memory is None else memory
         self._memory = objective.engine.memory(params[0])
-        self._threads, self._precision = threads, precision
         self._run = self._prepared()
         self._kept = [copied(param) for param in params]
-        self._kept_state = mapped(copied, self._state) if resumable else None
+        self._kept_state = map_arrays(copied, self._state) if resumable else None
+        self._kept_structure = objective.structure
         self._kept_iteration = start
         self._stepping = False
 
     def _prepared(self) -> Run:
-        objective = self._objective
-        return objective.engine.prepare(
+        return self._objective.engine.prepare(
             self._begin,
             self._step,
-            replayable=objective.is_plain,
-            threads=self._threads,
-            precision=self._precision,
+            replayable=self._objective.is_plain,
+            threads=self._engine.threads,
+            precision=self._engine.precision,
         )
 
     def _begin(self) -> Sequence[Update]:
@@ -82,14 +80,8 @@ class Training:
         return updates
 
     def _step(self, updates: Sequence[Update]) -> Sequence[Array]:
-        """Make one iteration; return fidelity and energies, as they were before it."""
-        depth, memory = self._objective.depth, self._memory
-        found = self._objective.evaluate(self.params, updates=updates[depth:], memory=memory)
-        moved = self._objective.engine.apply_updates(self.params[:depth], found.factor_grads, updates[:depth])
-        for grad in found.factor_grads:
-            memory.give(grad)
-        self.params = [*moved, *found.graphs]
-        return [found.fidelity, *found.energies]
+        self.params, values = self._objective.step(self.params, updates, self._memory)
+        return values
 
     def advance(self, iterations: int) -> npt.NDArray[np.float64]:
         """Make so many iterations; return fidelity and energies of each, shape (iterations, 1 + terms, …)."""
@@ -104,6 +96,8 @@ class Training:
     def attempt(self, iterations: int) -> npt.NDArray[np.float64]:
         """Make so many iterations, as :meth:`advance`; until they are settled, they do not count."""
         self._stepping = True
+        if self._objective.refresh(self.iteration - self._origin, self.params, self._state):
+            self._run = self._prepared()  # a record of iterations on the old arrays is void
         return self._run(iterations)
 
     def settle(self, values: npt.NDArray[np.float64]) -> None:
@@ -115,31 +109,16 @@ class Training:
         """Keep a copy of this state to return to, if it is finite; return whether it is."""
         if not self.is_finite():
             return False
-        self._kept = [_overwritten(old, new) for old, new in zip(self._kept, self.params, strict=True)]
+        self._kept = [_overwrite(old, new) for old, new in zip(self._kept, self.params, strict=True)]
         if self._kept_state is not None:
-            self._kept_state = mapped(_overwritten, self._kept_state, self._state)
+            self._kept_state = map_arrays(_overwrite, self._kept_state, self._state)
+        self._kept_structure = self._objective.structure
         self._kept_iteration = self.iteration
         return True
 
-    def _is_moderate(self) -> bool:
-        """Whether all parameters are so small that matrix and loss must be finite; far cheaper than to look.
-
-        An entry of a product is at most the product of the factors' largest entries times r for every
-        inner dimension.
-        """
-        sizes = _largest(self.params)
-        depth = self._objective.depth
-        entry = math.prod(sizes[:depth]) * float(self._objective.rank) ** (depth - 1)
-        return entry < _SAFE_SIZE and all(size < 80 for size in sizes[depth:])
-
-    @np.errstate(over="ignore", invalid="ignore", divide="ignore")
     def is_finite(self) -> bool:
-        """Whether the matrix and the loss are finite at this very state."""
-        if self._is_moderate():
-            return True
-        found = self._objective.evaluate(self.params, memory=NO_MEMORY)
-        arrays = [self._objective.matrix(self.params), found.fidelity, *found.energies]
-        return all(bool(np.isfinite(to_numpy(array)).all()) for array in arrays)
+        """Whether the objective is finite at this very state."""
+        return self._objective.is_finite(self.params)
 
     def rewind(self) -> None:
         """Return to a whole state: the kept one if an iteration was cut in half, else this one is whole."""
@@ -150,59 +129,56 @@ class Training:
         """Return to the last state that is known to be whole and finite."""
         self.params = [copied(param) for param in self._kept]
         if self._kept_state is not None:
-            self._state = mapped(copied, self._kept_state)
+            self._state = map_arrays(copied, self._kept_state)
+        self._objective.structure = self._kept_structure
         self.iteration = self._kept_iteration
         self._stepping = False
-        self._run = self._prepared()  # a record of iterations on the old arrays is void
+        self._run = self._prepared()
 
-    def kept(self) -> tuple[int, list[Array], Any]:
-        """Return iteration, parameters and optimiser's memory of the kept state, to look at."""
+    def kept(self) -> tuple[int, list[Array], Any, Any]:
+        """Return iteration, parameters, optimiser's memory and structure of the kept state, to look at."""
         if self._stepping or self.iteration != self._kept_iteration:
-            return self._kept_iteration, self._kept, self._kept_state
-        return self.iteration, self.params, self._state  # equal, and the result holds the same arrays
+            return self._kept_iteration, self._kept, self._kept_state, self._kept_structure
+        # Equal, and the result holds the same arrays.
+        return self.iteration, self.params, self._state, self._objective.structure
 
     def release(self) -> None:
         """Give up everything but the parameters: there will be no more iterations."""
         del self._state, self._memory, self._run, self._kept, self._kept_state
 
 
-def _largest(arrays: Sequence[Array]) -> list[float]:
-    """Return the largest magnitude in each array, brought from the device all at once."""
-    xp = array_namespace(*arrays)
-    found = to_numpy(xp.stack([extreme(array) for array in arrays for extreme in (xp.max, xp.min)]))
-    return [float(max(top, -bottom)) for top, bottom in found.reshape(-1, 2)]
-
-
-def _overwritten(target: Array, source: Array) -> Array:
+def _overwrite(target: Array, source: Array) -> Array:
     """Return ``target`` with the values of ``source``; immutable arrays need no copy."""
     if not is_writeable_array(target):
         return source
+    if target.shape != source.shape:
+        return copied(source)
     target[...] = source
     return target
 
 
-def mapped(function: Callable[..., Any], tree: Any, *others: Any) -> Any:
+def map_arrays(function: Callable[..., Any], tree: Any, *others: Any) -> Any:
     """Return a tree with ``function`` applied to the arrays at each place of it and of others like it.
 
-    What is no array comes from the last of the trees.
+    A tree is made of lists, tuples, dicts and dataclasses, such as an optimiser's memory. What is no array
+    comes from the last of the trees.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> mapped(np.add, {"a": np.array([1]), "step": 1}, {"a": np.array([2]), "step": 2})
+    >>> map_arrays(np.add, {"a": np.array([1]), "step": 1}, {"a": np.array([2]), "step": 2})
     {'a': array([3]), 'step': 2}
     """
     trees = (tree, *others)
     if is_array_api_obj(tree):
         return function(*trees)
     if isinstance(tree, dict):
-        return {key: mapped(function, *(one[key] for one in trees)) for key in tree}
+        return {key: map_arrays(function, *(one[key] for one in trees)) for key in tree}
     if isinstance(tree, list):
-        return [mapped(function, *parts) for parts in zip(*trees, strict=True)]
+        return [map_arrays(function, *parts) for parts in zip(*trees, strict=True)]
     if type(tree) is tuple:
-        return tuple(mapped(function, *parts) for parts in zip(*trees, strict=True))
+        return tuple(map_arrays(function, *parts) for parts in zip(*trees, strict=True))
     if is_dataclass(tree) and not isinstance(tree, type):
         names = [field.name for field in fields(tree)]
-        parts = {name: mapped(function, *(getattr(one, name) for one in trees)) for name in names}
+        parts = {name: map_arrays(function, *(getattr(one, name) for one in trees)) for name in names}
         return replace(tree, **parts)
     return trees[-1]

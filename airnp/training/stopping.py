@@ -1,6 +1,6 @@
 """When to stop, and which iterate to return, from observed data alone.
 
-A rule says what the user wants and can serve many fits; :meth:`StopRule.begin` gives the monitor of one fit.
+A rule says what the user wants and can serve many fits; :meth:`StopRule.begin` returns the monitor of one fit.
 """
 
 from __future__ import annotations
@@ -10,27 +10,25 @@ from typing import Any
 
 import numpy as np
 
-from airnp._arrays import to_numpy
 from airnp._checks import checked_number, checked_whole
 from airnp.data.holdout import how_many, like_the_gaps
-from airnp.data.inputs import Observations
-from airnp.data.linearmaps import Transform
-from airnp.training.monitors import Bools, Choice, HeldOutMonitor, Monitor, chosen_from, merged
-from airnp.training.recorder import FitState
+from airnp.results.intervals import check_enough, checked_level
+from airnp.training.monitors import EnergyChangeMonitor, HeldOutMonitor, Monitor
+from airnp.training.task import Bools, Task
 
 
 class StopRule(ABC):
     """Decides when a fit ends."""
 
     @abstractmethod
-    def begin(self, observations: Observations, operator: Transform | None, seed: int) -> Monitor:
-        """Return the monitor of one fit of the given (normalised) observations."""
+    def begin(self, task: Task, seed: int) -> Monitor:
+        """Return the monitor of one fit, dense or sparse."""
 
 
 class NeverStop(StopRule):
     """Runs to ``max_iter``; what ``stop=None`` means."""
 
-    def begin(self, observations: Observations, operator: Transform | None, seed: int) -> Monitor:
+    def begin(self, task: Task, seed: int) -> Monitor:
         """Return a monitor that never stops."""
         return Monitor()
 
@@ -55,34 +53,9 @@ class EnergyChange(StopRule):
     def __repr__(self) -> str:
         return f"EnergyChange({self.delta!r})"
 
-    def begin(self, observations: Observations, operator: Transform | None, seed: int) -> Monitor:
+    def begin(self, task: Task, seed: int) -> Monitor:
         """Return the monitor of one fit."""
-        return _EnergyChangeMonitor(self.delta)
-
-
-class _EnergyChangeMonitor(Monitor):
-    every = 1
-    remembered = ("_ended",)
-
-    def __init__(self, delta: float) -> None:
-        self._delta = delta
-        self._ended: Choice | None = None
-
-    def check(self, state: FitState) -> str | None:
-        if not state.energies:
-            raise ValueError("stop: EnergyChange needs at least one regularizer with an energy to watch")
-        if state.energy_change is None:
-            return None
-        still = np.all(state.energy_change < self._delta, axis=0)
-        before = np.zeros_like(still) if self._ended is None else self._ended.iteration > 0
-        if np.any(still & ~before):
-            self._ended = merged(still & ~before, state, self._ended)
-        return f"energies changed by less than {self._delta:g}" if np.all(still | before) else None
-
-    def choice(self, last: Choice) -> Choice:
-        if self._ended is None:
-            return last
-        return chosen_from(self._ended.iteration > 0, self._ended, last)
+        return EnergyChangeMonitor(self.delta)
 
 
 class HeldOut(StopRule):
@@ -91,9 +64,9 @@ class HeldOut(StopRule):
     Parameters
     ----------
     fraction : float
-        Share of the observed entries to hold out: at random, or where missing entries lie together in holes,
-        under copies of these holes. At least 20 are, or a fifth if there are few, as far as every row and
-        column keeps an entry.
+        Share of the observed entries to hold out: at random, or where missing entries of a dense matrix lie
+        together in holes, under copies of these holes. At least 20 are, or a fifth if there are few, as far
+        as every row and column keeps an entry.
     patience : int
         Iterations without improvement before the fit ends, at least; see the notes.
     relative_patience : float
@@ -101,15 +74,13 @@ class HeldOut(StopRule):
     every : int
         Iterations between two looks; there is one more at the end of the fit.
     refit : bool
-        Go on from the best iterate with the held-out entries, too, for at most 500 iterations: until all
-        observed entries are fitted as well, on average, as those that were not held out were then.
-    low_rank : bool
-        First look for a matrix of low rank that predicts the held-out entries (see
-        :mod:`airnp.completing.lowrank`). If it does so almost exactly, to 5 % of their spread, it is the
-        answer, and only the graphs are learned, over its rows and columns, for at most 2000 iterations.
-        Otherwise it is the answer if the fit ends with an error on the held-out entries that is more than
-        a tenth larger. ``stop="auto"`` does so unless regularizers are given. Not for measurements by an
-        operator.
+        Fit the held-out entries, too, in a second phase. A dense fit goes on from the best iterate, for at
+        most 500 iterations: until all observed entries are fitted as well, on average, as those that were
+        not held out were then. A sparse fit starts again and makes as many iterations as were best; its first
+        phase has half of ``max_iter``, so that both have room.
+    tolerance : float
+        Share of the lowest error that counts as no difference: of iterates that are almost as good as the
+        best one, the last is returned. For a learning rate that falls, whose error ends on a plateau.
 
     Notes
     -----
@@ -122,7 +93,8 @@ class HeldOut(StopRule):
     leave the fidelity where it was therefore count a third (and with a relative patience of a third or more
     such a fit goes on to its last iteration).
 
-    Each problem of a stack is judged by itself.
+    Each problem of a stack is judged by itself. The error is the mean absolute one of a dense fit, the root
+    mean square of a sparse one.
     """
 
     def __init__(
@@ -132,71 +104,65 @@ class HeldOut(StopRule):
         relative_patience: float = 0.2,
         every: int = 100,
         refit: bool = True,
-        low_rank: bool = False,
+        tolerance: float = 0.0,
     ) -> None:
         self.fraction = checked_number("fraction", fraction)
         if not 0 < self.fraction < 1:
             raise ValueError(f"fraction: expected a number between 0 and 1, got {fraction!r}")
         self.patience = checked_whole("patience", patience)
         self.relative_patience = checked_number("relative_patience", relative_patience)
-        if self.relative_patience < 0:
-            raise ValueError(f"relative_patience: expected at least 0, got {relative_patience!r}")
+        self.tolerance = checked_number("tolerance", tolerance)
+        for name in ("relative_patience", "tolerance"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name}: expected at least 0, got {getattr(self, name)!r}")
         self.every = checked_whole("every", every)
         self.refit = bool(refit)
-        self.low_rank = bool(low_rank)
 
     def __repr__(self) -> str:
-        settings = ", ".join(f"{name}={value!r}" for name, value in vars(self).items())
-        return f"HeldOut({settings})"
+        names = ("fraction", "patience", "relative_patience", "every", "refit", "tolerance")
+        return f"HeldOut({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
 
-    def begin(self, observations: Observations, operator: Transform | None, seed: int) -> Monitor:
+    def begin(self, task: Task, seed: int) -> Monitor:
         """Return the monitor of one fit."""
-        observed = to_numpy(observations.mask)
-        problems = (
-            observed.reshape(-1, *observed.shape[-2:]) if operator is None else observed.reshape(1, 1, -1)
-        )
-        held = np.stack([_draw(problem, self.fraction, seed) for problem in problems])
-        return HeldOutMonitor(self, observations, operator, held.reshape(observed.shape))
+        return HeldOutMonitor(self, task.judge(self.fraction, seed))
 
 
-def _draw(observed: Bools, fraction: float, seed: int) -> Bools:
-    """Return the entries of one problem to hold out."""
-    wanted = how_many(int(observed.sum()), fraction)
-    return like_the_gaps(observed, wanted, np.random.default_rng([seed, 1]))
-
-
-def resolve_stop(stop: Any, *, regularized: bool = False) -> StopRule:
-    """Return the rule that ``stop`` names or is.
-
-    A user who chose regularizers wants that model, not another one that predicts as well: then "auto" does
-    not look for a matrix of low rank.
-    """
+def resolve_stop(stop: Any) -> StopRule:
+    """Return the rule that ``stop`` names or is."""
     if stop is None:
         return NeverStop()
     if isinstance(stop, StopRule):
         return stop
     if isinstance(stop, str) and stop == "auto":
-        return HeldOut(low_rank=not regularized)
+        return HeldOut()
     problem = f"stop: expected 'auto', None or a rule such as HeldOut() or EnergyChange(delta), got {stop!r}"
     raise ValueError(problem) if isinstance(stop, str) else TypeError(problem)
 
 
-class LastOfTheBest(HeldOut):
-    """As :class:`airnp.HeldOut`, but among iterates with almost the lowest error the last is taken.
-
-    For a rate that falls: its error ends on a plateau, where the lowest point is a matter of chance and the
-    last one has settled most.
+def check_interval_level(level: float, observed: Bools, rule: StopRule, seed: int) -> None:
+    """Raise, before a fit begins, if it will hold out too few entries for intervals of a level.
 
     Parameters
     ----------
-    tolerance : float
-        Share of the lowest error that counts as no difference.
-    fraction, patience, relative_patience, every
-        As of :class:`airnp.HeldOut`.
-    """
+    level : float
+    observed : ndarray of bool (m, n)
+    rule : StopRule
+        Of the fit.
+    seed : int
+        Of the fit.
 
-    def __init__(
-        self, tolerance: float, fraction: float, patience: int, relative_patience: float, every: int
-    ) -> None:
-        super().__init__(fraction, patience, relative_patience, every)
-        self.tolerance = tolerance
+    Examples
+    --------
+    >>> observed = np.random.default_rng(0).random((20, 10)) < 0.8
+    >>> check_interval_level(0.9, observed, HeldOut(), seed=0)
+    >>> check_interval_level(0.99, observed, HeldOut(), seed=0)
+    Traceback (most recent call last):
+    ValueError: level: 0.99 needs at least 99 held-out entries, there are 20; ask for a lower level, or hold
+    out more with stop=airnp.HeldOut(fraction=...)
+    """
+    level = checked_level(level)
+    if not isinstance(rule, HeldOut):
+        raise ValueError("interval: a fit that holds out no entries has none to calibrate on")
+    wanted = how_many(int(observed.sum()), rule.fraction)
+    held_out = like_the_gaps(observed, wanted, np.random.default_rng([seed, 1]))
+    check_enough(level, int(held_out.sum()))

@@ -1,0 +1,237 @@
+"""The task of a dense fit: matrices that are formed as a whole, alone or in stacks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from airnp._arrays import Array, from_numpy, to_numpy
+from airnp.data.holdout import how_many, like_the_gaps
+from airnp.data.inputs import Labels, Observations
+from airnp.data.linearmaps import Transform, measurement_operator
+from airnp.data.normalization import Normalization
+from airnp.data.prepared import Operator, PreparedData
+from airnp.engines import EngineChoice
+from airnp.engines.contract import NO_MEMORY
+from airnp.model.objective import ModelSettings, Objective
+from airnp.results.calibration import Calibration, calibration
+from airnp.results.files import result_record
+from airnp.results.history import History
+from airnp.results.result import FitResult, FittedRegularizer
+from airnp.training.recorder import FitState
+from airnp.training.task import Bools, Choice, Refit, Values
+
+
+@dataclass(frozen=True)
+class DenseTask:
+    """What a dense fit was asked to do; see :class:`airnp.training.task.Task`."""
+
+    data: PreparedData
+    settings: ModelSettings
+    engine: EngineChoice
+
+    refit: Refit = "continue"
+
+    @property
+    def xp(self) -> Any:
+        """Namespace of the fit."""
+        return self.data.observations.xp
+
+    @property
+    def dtype(self) -> str:
+        """Type of the fit."""
+        return self.data.observations.dtype
+
+    @property
+    def truth_shape(self) -> tuple[int, ...]:
+        """Shape of the complete matrix, or stack."""
+        seen = self.data.observations
+        batch = tuple(seen.values.shape[:-2]) if self.data.operator is None else ()
+        return (*batch, *self.data.shape)
+
+    @property
+    def sizes(self) -> tuple[tuple[int, ...], int, int, int, int | None, str]:
+        """Shape of the stack, m, n, depth, rank and dtype, as :func:`explained_memory` takes them."""
+        settings = self.settings
+        return self.truth_shape[:-2], *self.data.shape, settings.depth, settings.rank, self.dtype
+
+    @property
+    def observed(self) -> Bools | None:
+        """Mask of the observed entries; None after an operator."""
+        return None if self.data.original is None else to_numpy(self.data.observations.mask)
+
+    def judge(self, fraction: float, seed: int) -> DenseJudge:
+        """Hold out entries at random, or under copies of the holes, each problem by itself."""
+        observed, operator = to_numpy(self.data.observations.mask), self.data.operator
+        problems = (
+            observed.reshape(-1, *observed.shape[-2:]) if operator is None else observed.reshape(1, 1, -1)
+        )
+        held = np.stack(
+            [
+                like_the_gaps(
+                    problem, how_many(int(problem.sum()), fraction), np.random.default_rng([seed, 1])
+                )
+                for problem in problems
+            ]
+        )
+        return DenseJudge(self.data.observations, operator, held.reshape(observed.shape))
+
+    def objective(self, held_out: Bools | None) -> Objective:
+        """Return the objective of all observed entries but those that are held out."""
+        seen = self.data.observations
+        if held_out is not None:
+            seen = replace(seen, weights=seen.weights * seen.place(~held_out, seen.dtype))
+        return Objective.of_data(self.data, seen, self.settings, self.engine)
+
+    def undo(self, matrix: Array) -> Array:
+        """Return a matrix in the data's units; bounds are for results alone."""
+        return self.data.normalization.undo(matrix)
+
+    def result(
+        self,
+        objective: Objective,
+        chosen: Choice,
+        blind: Choice | None,
+        held_out: Bools | None,
+        *,
+        history: History,
+        n_iter: int,
+        stop_reason: str,
+        seed: int,
+    ) -> FitResult:
+        """Return the result at an iterate."""
+        data, params, iteration = self.data, chosen.params, chosen.iteration
+        return FitResult(
+            matrix=data.restored(objective.matrix(params)),
+            factors=list(params[: objective.depth]),
+            regularizers=_fitted_regularizers(objective, params),
+            history=history,
+            n_iter=n_iter,
+            best_iter=int(iteration) if iteration.ndim == 0 else iteration,
+            stop_reason=stop_reason,
+            seed=seed,
+            normalization=data.normalization,
+            mask=None if data.original is None else data.observations.mask,
+            observed=data.original,
+            labels=data.observations.labels,
+            calibration=self._calibration(objective, blind, held_out),
+            bounds=data.bounds,
+        )
+
+    def _calibration(
+        self, objective: Objective, blind: Choice | None, held_out: Bools | None
+    ) -> Calibration | None:
+        """Return the held-out entries beside what was predicted before anything saw them."""
+        data = self.data
+        if data.original is None or held_out is None or blind is None:
+            return None
+        fold = held_out, to_numpy(objective.matrix(blind.params))
+        return calibration(data.original, [fold], data.normalization, data.bounds)
+
+    def record(self, result: FitResult) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return a result as a header that JSON can hold, and named arrays of NumPy."""
+        return result_record(result.to_numpy())
+
+    def stored(self) -> dict[str, Any]:
+        """Return what a file has to hold to make this task again."""
+        data, seen, settings = self.data, self.data.observations, self.settings
+        return {
+            "regularizers": settings.regularizers,
+            "operator": data.operator,
+            "shape": data.shape,
+            "values": seen.values,
+            "mask": seen.mask,
+            "weights": seen.weights,
+            "original": data.original,
+            "offset": data.normalization.offset,
+            "scale": data.normalization.scale,
+            "bounds": data.bounds,
+            "depth": settings.depth,
+            "rank": settings.rank,
+            "fidelity": settings.fidelity,
+        }
+
+    @classmethod
+    def restore(
+        cls, stored: dict[str, Any], place: Observations, engine: EngineChoice, labels: Labels | None
+    ) -> DenseTask:
+        """Return the task that :meth:`stored` described, with arrays where ``place`` is."""
+        seen = Observations(
+            stored["values"], stored["mask"], stored["weights"], place.xp, place.device, place.dtype, labels
+        )
+        operator = stored["operator"]
+        if operator is not None:
+            operator, _ = Operator.parts(operator)
+            operator, _ = measurement_operator(operator, seen.values, stored["shape"], place.xp)
+        data = PreparedData(
+            seen,
+            Normalization(stored["offset"], stored["scale"]),
+            operator,
+            tuple(stored["shape"]),
+            stored["original"],
+            stored["bounds"],
+        )
+        settings = ModelSettings(
+            list(stored["regularizers"]), stored["depth"], stored["rank"], stored["fidelity"]
+        )
+        return cls(data, settings, engine)
+
+
+def _fitted_regularizers(objective: Objective, params: list[Array]) -> list[FittedRegularizer]:
+    """Return each regulariser of an objective, with its graph and energy at some parameters."""
+    energies = objective.evaluate(params, memory=NO_MEMORY).energies
+    graphs = iter(params[objective.depth :])
+    return [
+        FittedRegularizer(
+            regularizer.name,
+            repr(regularizer),
+            term.weight,
+            energy,
+            adjacency,
+            next(graphs) if term.parameter_shape is not None else None,
+        )
+        for regularizer, term, energy, adjacency in zip(
+            objective.regularizers, objective.terms, energies, objective.adjacencies(params), strict=True
+        )
+    ]
+
+
+class DenseJudge:
+    """Judges iterates by the mean absolute error on held-out entries, or measurements.
+
+    Parameters
+    ----------
+    observations : Observations
+        Normalised, all of them.
+    operator : Transform or None
+    held_out : ndarray of bool
+        The shape of the observations.
+    """
+
+    def __init__(self, observations: Observations, operator: Transform | None, held_out: Bools) -> None:
+        self.held_out = held_out
+        self.batch = held_out.shape[:-2] if operator is None else ()
+        self._operator, self._xp, self._values = operator, observations.xp, observations.values
+        self._axes = (-2, -1) if operator is None else tuple(range(held_out.ndim))
+        mask, weights = to_numpy(observations.mask), to_numpy(observations.weights).astype(np.float64)
+        watched = np.where(held_out.any(axis=self._axes, keepdims=True), held_out, mask)
+        kept = np.where(held_out, 0.0, weights)
+        self.weights = kept.sum(axis=self._axes), weights.sum(axis=self._axes)
+        self._shares = [self._share(part, observations) for part in (watched, kept)]
+
+    def _share(self, part: npt.NDArray[Any], observations: Observations) -> Array:
+        share = part / part.sum(axis=self._axes, keepdims=True)
+        return from_numpy(share, observations.xp, observations.device, observations.dtype)
+
+    def errors(self, state: FitState) -> tuple[Values, Values]:
+        """Return the mean absolute error on held-out entries and on fitted ones, by problem."""
+        fitted = state.normalized_matrix
+        if self._operator is not None:
+            fitted = self._xp.reshape(self._operator.forward(fitted), self._values.shape)
+        size = self._xp.abs(fitted - self._values)
+        sums = [self._xp.sum(share * size, axis=self._axes) for share in self._shares]
+        watched, kept = to_numpy(self._xp.stack(sums)).astype(np.float64)
+        return watched, kept
