@@ -12,8 +12,9 @@ from typing import Any
 import array_api_compat
 import pytest
 
+from airnp.engines import _cublas, launching
 from tests.cupy_double import modules
-from tests.cupy_double.cublas import gemm_strided_batched
+from tests.cupy_double.cublas import Library, gemm_strided_batched
 from tests.cupy_double.memory import check_all_guards
 from tests.cupy_double.state import Counters, Settings, machine
 
@@ -39,6 +40,7 @@ class Double:
         self.cupy: Any = built["cupy"]
         self.cupyx: Any = built["cupyx"]
         self.gemm_strided_batched: Callable[..., None] = gemm_strided_batched
+        self.cublas: Library | None = None
 
     @property
     def counters(self) -> Counters:
@@ -104,3 +106,14 @@ def cupy_double() -> Iterator[Double]:
     with installed() as double:
         yield double
         double.check_memory()
+
+
+@pytest.fixture
+def gpu(cupy_double: Double, monkeypatch: pytest.MonkeyPatch) -> Iterator[Double]:
+    """The double with two devices, its own cuBLAS and no compiled kernels, for fits by the CUDA engine."""
+    cupy_double.cublas = Library()
+    monkeypatch.setattr(_cublas, "_library", lambda: cupy_double.cublas)
+    monkeypatch.setattr(_cublas, "_local", _cublas._Local())
+    launching._function.cache_clear()
+    yield cupy_double
+    launching._function.cache_clear()

@@ -5,7 +5,6 @@ What a real device alone can show (speed, cuBLAS itself, real stream capture) is
 
 from __future__ import annotations
 
-import ctypes
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -19,6 +18,7 @@ from airnp._devices import check_device, describe
 from airnp.engines import _cublas, cuda, select_engine
 from airnp.engines import launching as cuda_launch
 from airnp.training.steps import Training
+from tests.cupy_double.cublas import Library
 from tests.strategies import ADJACENCIES
 
 PATH_GRAPH = np.eye(9, k=1) + np.eye(9, k=-1)
@@ -64,61 +64,6 @@ class EveryOtherRow:
     def adjoint(self, z):
         xp = array_namespace(z)
         return xp.reshape(xp.stack([z, xp.zeros_like(z)], axis=-2), (*z.shape[:-2], 12, 9))
-
-
-class Cublas:
-    """The functions of libcublas that airnp calls, as C has them, on the double's memory."""
-
-    def __init__(self, double):
-        self._double = double
-        self.modes = []
-
-    def cublasCreate_v2(self, pointer):  # noqa: N802
-        pointer._obj.value = 12345
-        return 0
-
-    def cublasSetStream_v2(self, handle, stream):  # noqa: N802
-        assert handle.value == 12345
-        assert (stream.value or 0) == self._double.cupy.cuda.get_current_stream().ptr
-        return 0
-
-    def cublasSetWorkspace_v2(self, handle, workspace, size):  # noqa: N802
-        assert workspace.value % 256 == 0
-        assert size.value >= 4 * 2**20
-        return 0
-
-    def cublasSetMathMode(self, handle, mode):  # noqa: N802
-        self.modes.append(mode.value)
-        return 0
-
-    def cublasSgemmStridedBatched(self, handle, *arguments):  # noqa: N802
-        return self._multiply("float32", ctypes.c_float, *arguments)
-
-    def cublasDgemmStridedBatched(self, handle, *arguments):  # noqa: N802
-        return self._multiply("float64", ctypes.c_double, *arguments)
-
-    def _multiply(self, dtype, real, *arguments):
-        scalars = {5: real, 12: real}
-        whole = (ctypes.c_int,) * 5 + (None, ctypes.c_void_p, ctypes.c_int, ctypes.c_longlong)
-        types = (*whole, *whole[6:], None, *whole[6:], ctypes.c_int)
-        values = []
-        for position, (argument, kind) in enumerate(zip(arguments, types, strict=True)):
-            value = argument._obj if position in scalars else argument
-            assert isinstance(value, scalars.get(position, kind)), position
-            values.append(value.value)
-        self._double.gemm_strided_batched(0, *values, dtype)
-        return 0
-
-
-@pytest.fixture
-def gpu(cupy_double, monkeypatch):
-    """A machine with two devices: CuPy's double, its cuBLAS in place of the real one, no kernels yet."""
-    cupy_double.cublas = Cublas(cupy_double)
-    monkeypatch.setattr(_cublas, "_library", lambda: cupy_double.cublas)
-    monkeypatch.setattr(_cublas, "_local", _cublas._Local())
-    cuda_launch._function.cache_clear()
-    yield cupy_double
-    cuda_launch._function.cache_clear()
 
 
 def data(batch=(), seed=0):
@@ -222,14 +167,14 @@ def test_the_graph_makes_what_single_launches_make(gpu, monkeypatch):
 
 
 def test_a_library_that_cannot_be_captured_costs_speed_only(gpu, monkeypatch):
-    multiply = Cublas._multiply
+    multiply = Library._multiply
 
     def refusing(self, *arguments):
         capturing = gpu.cupy.cuda.get_current_stream().is_capturing()
         return 14 if capturing else multiply(self, *arguments)
 
     expected = airnp.fit(*data(), xp=gpu.cupy, max_iter=30, stop=None, seed=0)
-    monkeypatch.setattr(Cublas, "_multiply", refusing)
+    monkeypatch.setattr(Library, "_multiply", refusing)
     with pytest.warns(RuntimeWarning, match=r"could not be captured .*status 14"):
         found = airnp.fit(*data(), xp=gpu.cupy, max_iter=30, stop=None, seed=0)
     np.testing.assert_array_equal(found.X.get(), expected.X.get())
@@ -349,7 +294,7 @@ def test_cublas_is_set_up_before_the_capture(gpu):
 
 
 def test_an_error_of_cublas_is_not_lost(gpu, monkeypatch):
-    monkeypatch.setattr(Cublas, "cublasDgemmStridedBatched", lambda *arguments: 13)
+    monkeypatch.setattr(Library, "cublasDgemmStridedBatched", lambda *arguments: 13)
     with pytest.raises(_cublas.CublasError, match="cublasDgemmStridedBatched failed with status 13"):
         cuda.product(gpu.cupy.zeros((2, 3)), gpu.cupy.zeros((3, 2)))
 
