@@ -18,11 +18,9 @@ from scipy import sparse
 import airnp
 from airnp import AdaptiveLaplacian, DirichletEnergy, FixedLaplacian, TotalVariation
 from airnp._devices import check_device, describe
-from airnp.engines import _cublas, cuda
-from airnp.engines import launching as cuda_launch
-from airnp.engines import launching as kernel_sources
+from airnp.engines import _cublas, cuda, launching
 from airnp.training.steps import Training
-from tests.kernel_launches import instances
+from tests.engines.kernel_launches import instances
 from tests.strategies import ADJACENCIES
 
 pytestmark = pytest.mark.gpu
@@ -333,13 +331,13 @@ def test_a_fit_in_tf32_is_close_but_not_equal(cupy):
 # --- kernels ---
 
 
-@pytest.mark.parametrize("scalar", ["float", "double"])
-@pytest.mark.parametrize("module", kernel_sources.source_names())
-def test_every_kernel_compiles_for_this_device(cupy, module, scalar):
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("module", launching.source_names())
+def test_every_kernel_compiles_for_this_device(cupy, module, dtype):
     device = cupy.cuda.runtime.getDevice()
-    for name in instances(scalar)[module]:
-        kernel = cuda_launch._function(name, module, device)
-        assert kernel.attributes["max_threads_per_block"] >= cuda_launch.THREADS, name
+    for name in instances(module, dtype):
+        kernel = launching._function(name, module, device)
+        assert kernel.attributes["max_threads_per_block"] >= launching.THREADS, name
 
 
 def test_info_names_the_device(cupy):

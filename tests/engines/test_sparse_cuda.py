@@ -25,7 +25,7 @@ from airnp.engines.sparse_cuda import cut
 from airnp.model.factored import Layout, SparseModel
 from airnp.model.initialization import first_state
 from airnp.training.sparse_loop import SparseTraining
-from tests.sparse_kernel_checks import Graph, Problem
+from tests.engines.sparse_kernel_checks import Graph, Problem
 
 M, N = 23, 17
 PATH = csr_array(np.eye(N, k=1) + np.eye(N, k=-1))
