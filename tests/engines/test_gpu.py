@@ -271,13 +271,13 @@ class CountedGraph:
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("model", [*ADJACENCIES, "everything", "sparse graphs"])
 def test_graphs_are_captured_and_make_the_bits_of_single_launches(cupy, monkeypatch, model, dtype):
-    captured, capture = [], cuda._Iteration._captured
+    captured, capture = [], cuda._Iteration._capture
 
     def counted(iteration, stream):
         captured.append(CountedGraph(capture(iteration, stream)))
         return captured[-1]
 
-    monkeypatch.setattr(cuda._Iteration, "_captured", counted)
+    monkeypatch.setattr(cuda._Iteration, "_capture", counted)
     options = {"xp": cupy, "max_iter": 300, "stop": None, "seed": 0, "dtype": dtype}
     options["regularizers"] = learned(model) if model in ADJACENCIES else MODELS[model]
     replayed = airnp.fit(*data(), **options)
