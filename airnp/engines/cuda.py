@@ -337,7 +337,7 @@ def _update_all(
 
 
 def _step_numbers(updates: Sequence[Update], like: Array) -> tuple[Array, Array, int, list[int]]:
-    """Return the table of step numbers, the cursor, the width of a row, and the offset of each update in it."""
+    """Return the table of step numbers, the cursor, the width of a row, and each update's offset in it."""
     import cupy
 
     if _local.iteration is not None:

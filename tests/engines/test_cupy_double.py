@@ -21,7 +21,7 @@ from airnp._arrays import standard_namespace, to_numpy
 from tests import test_namespaces as cases
 from tests.conftest import Backend
 from tests.cupy_double.cublas import CUBLASError
-from tests.cupy_double.fixture import Double, installed
+from tests.cupy_double.fixture import installed
 from tests.cupy_double.streams import StreamOrderError
 
 HOST = np.arange(12.0).reshape(3, 4)
@@ -35,20 +35,25 @@ __global__ void scale(const T* source, T* target, T factor, int size) {
 """
 
 
-def scaler(cp: Any) -> Any:
+@pytest.fixture
+def cp(cupy_double):
+    return cupy_double.cupy
+
+
+def scaler(cp) -> Any:
     names = ["scale<float>", "scale<double>"]
     module = cp.RawModule(code=SCALE, options=("-std=c++17",), name_expressions=names)
     return module.get_function("scale<double>")
 
 
-def scale(cp: Any, source: Any, target: Any) -> None:
+def scale(cp, source, target):
     scaler(cp)((1,), (32,), (source, target, np.float64(3), np.int32(12)))
 
 
 # --- in CuPy's place ---
 
 
-def test_it_is_cupy_to_everyone(cupy_double: Double) -> None:
+def test_it_is_cupy_to_everyone(cupy_double):
     import cupy
     import cupyx.scipy.sparse
 
@@ -71,14 +76,14 @@ def test_it_is_cupy_to_everyone(cupy_double: Double) -> None:
     np.testing.assert_array_equal(to_numpy(moved), HOST)
 
 
-def test_it_leaves_no_trace() -> None:
+def test_it_leaves_no_trace():
     def traces() -> tuple[dict[str, Any], Any]:
         found = {name: item for name, item in sys.modules.items() if "cupy" in name and "tests." not in name}
         return found, vars(compat).get("cupy")
 
     before = traces()
 
-    def interrupted() -> None:
+    def interrupted():
         with installed() as double:
             arrays.append(double.cupy.zeros(3))
             assert compat.is_cupy_array(arrays[-1])
@@ -92,7 +97,7 @@ def test_it_leaves_no_trace() -> None:
         assert not compat.is_cupy_array(arrays[-1])
 
 
-def test_what_the_double_has_not_is_not_found_elsewhere(cupy_double: Double) -> None:
+def test_what_the_double_has_not_is_not_found_elsewhere(cupy_double):
     for name in ("cupy.random", "cupy._core", "cupy_backends.cuda"):
         with pytest.raises(ImportError):
             importlib.import_module(name)
@@ -147,7 +152,7 @@ REFUSED: dict[str, tuple[Callable[[Any, Any], Any], type[Exception], str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_refuses(name: str, cupy_double: Double) -> None:
+def test_refuses(name, cupy_double):
     action, error, message = REFUSED[name]
     array = cupy_double.cupy.asarray(HOST)
     with pytest.raises(error, match=message):
@@ -155,8 +160,7 @@ def test_refuses(name: str, cupy_double: Double) -> None:
     np.testing.assert_array_equal(array.get(), HOST)
 
 
-def test_numpy_scalars_and_functions_that_cupy_takes_over(cupy_double: Double) -> None:
-    cp = cupy_double.cupy
+def test_numpy_scalars_and_functions_that_cupy_takes_over(cp):
     array = cp.asarray(HOST)
     for found, expected in (
         (np.float64(2) * array, 2 * HOST),
@@ -169,8 +173,7 @@ def test_numpy_scalars_and_functions_that_cupy_takes_over(cupy_double: Double) -
         np.testing.assert_array_equal(found.get(), expected)
 
 
-def test_views_share_memory_and_layouts_are_kept(cupy_double: Double) -> None:
-    cp = cupy_double.cupy
+def test_views_share_memory_and_layouts_are_kept(cp, cupy_double):
     array = cp.asarray(HOST)
     before = cupy_double.counters.allocations
     entry, turned, row = array[1, 2], array.T, array[1]
@@ -189,8 +192,7 @@ def test_views_share_memory_and_layouts_are_kept(cupy_double: Double) -> None:
     np.testing.assert_array_equal(array[array < 0].get(), [-1])
 
 
-def test_new_and_freed_memory_holds_nan(cupy_double: Double) -> None:
-    cp = cupy_double.cupy
+def test_new_and_freed_memory_holds_nan(cp):
     array = cp.empty((5, 5))
     assert np.isnan(array.get()).all()
     array[...] = 1
@@ -201,7 +203,7 @@ def test_new_and_freed_memory_holds_nan(cupy_double: Double) -> None:
 
 
 @pytest.mark.parametrize("offset", [-1, 24])
-def test_a_write_beyond_an_allocation_is_found(offset: int) -> None:
+def test_a_write_beyond_an_allocation_is_found(offset):
     for freed in (False, True):
         with installed() as double:
             array = double.cupy.zeros(3)
@@ -217,8 +219,7 @@ def test_a_write_beyond_an_allocation_is_found(offset: int) -> None:
 # --- devices ---
 
 
-def test_arrays_of_another_device_are_refused(cupy_double: Double) -> None:
-    cp = cupy_double.cupy
+def test_arrays_of_another_device_are_refused(cp, cupy_double):
     here = cp.asarray(HOST)
     with cp.cuda.Device(1):
         there = cp.asarray(HOST)
@@ -243,8 +244,7 @@ def test_arrays_of_another_device_are_refused(cupy_double: Double) -> None:
     assert cupy_double.counters.device_to_device == 1
 
 
-def test_devices_streams_and_their_number(cupy_double: Double) -> None:
-    cp = cupy_double.cupy
+def test_devices_streams_and_their_number(cp, cupy_double):
     runtime = cp.cuda.runtime
     assert runtime.getDeviceCount() == 2
     cupy_double.settings.devices = 3
@@ -270,8 +270,7 @@ def test_devices_streams_and_their_number(cupy_double: Double) -> None:
 
 
 @pytest.mark.parametrize(("status", "name"), [(100, "NoDevice"), (35, "InsufficientDriver")])
-def test_a_machine_without_a_device_or_driver(status: int, name: str, cupy_double: Double) -> None:
-    cp = cupy_double.cupy
+def test_a_machine_without_a_device_or_driver(status, name, cp, cupy_double):
     cupy_double.settings.failure = status
     cupy_double.settings.driver_version = 0
     runtime = cp.cuda.runtime
@@ -293,12 +292,11 @@ def test_a_machine_without_a_device_or_driver(status: int, name: str, cupy_doubl
     assert runtime.runtimeGetVersion() == 12090
 
 
-def test_every_thread_has_its_own_device_and_stream(cupy_double: Double) -> None:
-    cp = cupy_double.cupy
+def test_every_thread_has_its_own_device_and_stream(cp):
     seen = []
     with cp.cuda.Device(1), cp.cuda.Stream(non_blocking=True):
 
-        def look() -> None:
+        def look():
             seen.append((cp.cuda.Device().id, cp.cuda.get_current_stream() is cp.cuda.Stream.null))
             with cp.cuda.Device(1):
                 seen.append((cp.zeros(1).device.id, cp.cuda.get_current_stream() is cp.cuda.Stream.null))
@@ -309,8 +307,7 @@ def test_every_thread_has_its_own_device_and_stream(cupy_double: Double) -> None
     assert seen == [(0, True), (1, True)]
 
 
-def test_memory_ends(cupy_double: Double) -> None:
-    cp = cupy_double.cupy
+def test_memory_ends(cp, cupy_double):
     cupy_double.settings.memory = 10_240
     assert cp.cuda.runtime.memGetInfo() == (10_240, 10_240)
     kept = cp.zeros(100)
@@ -354,7 +351,7 @@ COUNTED: dict[str, tuple[Callable[[Any, Any], Any], dict[str, int]]] = {
 
 
 @pytest.mark.parametrize("name", COUNTED)
-def test_counts(name: str, cupy_double: Double) -> None:
+def test_counts(name, cupy_double):
     action, expected = COUNTED[name]
     array = cupy_double.cupy.asarray(HOST)
     cupy_double.counters.reset()
@@ -365,12 +362,11 @@ def test_counts(name: str, cupy_double: Double) -> None:
     assert {key: value for key, value in found.items() if value and key != "allocated_bytes"} == expected
 
 
-def _counts(double: Double) -> list[tuple[str, Any]]:
+def _counts(double) -> list[tuple[str, Any]]:
     return list(double.counters.snapshot().items())
 
 
-def test_launches_and_operations_are_counted_by_name(cupy_double: Double) -> None:
-    cp = cupy_double.cupy
+def test_launches_and_operations_are_counted_by_name(cp, cupy_double):
     array, target = cp.asarray(HOST), cp.empty_like(cp.asarray(HOST))
     cupy_double.counters.reset()
     for _ in range(3):
@@ -387,8 +383,7 @@ def test_launches_and_operations_are_counted_by_name(cupy_double: Double) -> Non
 # --- kernels ---
 
 
-def test_a_kernel_runs_in_the_executor(cupy_double: Double) -> None:
-    cp = cupy_double.cupy
+def test_a_kernel_runs_in_the_executor(cp):
     source, target = cp.asarray(HOST), cp.zeros((3, 4))
     scale(cp, source, target)
     np.testing.assert_array_equal(target.get(), 3 * HOST)
@@ -408,8 +403,7 @@ BAD_ARGUMENTS: dict[str, tuple[Callable[[Any, Any], tuple[Any, ...]], type[Excep
 
 
 @pytest.mark.parametrize("name", BAD_ARGUMENTS)
-def test_a_kernel_refuses(name: str, cupy_double: Double) -> None:
-    cp = cupy_double.cupy
+def test_a_kernel_refuses(name, cp):
     make, error, message = BAD_ARGUMENTS[name]
     given_ = make(cp, cp.asarray(HOST))
     defaults = (None, None, np.float64(3), np.int32(12))
@@ -429,17 +423,13 @@ def test_a_kernel_refuses(name: str, cupy_double: Double) -> None:
         ((1,), (32, 33), ValueError),
     ],
 )
-def test_a_launch_that_cuda_does_not_know_is_refused(
-    grid: Any, block: Any, error: type[Exception], cupy_double: Double
-) -> None:
-    cp = cupy_double.cupy
+def test_a_launch_that_cuda_does_not_know_is_refused(grid, block, error, cp):
     array = cp.asarray(HOST)
     with pytest.raises(error):
         scaler(cp)(grid, block, (array, array, np.float64(3), np.int32(12)))
 
 
-def test_a_module_wants_what_cupy_wants(cupy_double: Double) -> None:
-    cp = cupy_double.cupy
+def test_a_module_wants_what_cupy_wants(cp):
     with pytest.raises(TypeError, match="expected tuple, got list"):
         cp.RawModule(code=SCALE, options=["-std=c++17"])
     with pytest.raises(TypeError, match="code"):
@@ -451,8 +441,7 @@ def test_a_module_wants_what_cupy_wants(cupy_double: Double) -> None:
 # --- capture ---
 
 
-def test_a_graph_repeats_what_was_captured(cupy_double: Double) -> None:
-    cp = cupy_double.cupy
+def test_a_graph_repeats_what_was_captured(cp, cupy_double):
     stream = cp.cuda.Stream(non_blocking=True)
     with stream:
         source, target, product = cp.asarray(HOST), cp.zeros((3, 4)), cp.zeros((3, 3))
@@ -482,7 +471,7 @@ def test_a_graph_repeats_what_was_captured(cupy_double: Double) -> None:
         np.testing.assert_allclose(product.get(), expected @ expected.T, rtol=1e-14)
 
 
-def _row_major_gram(double: Double, x: Any, out: Any) -> None:
+def _row_major_gram(double, x, out):
     """Compute x xᵀ of a C-contiguous x, which cuBLAS sees as its transpose."""
     rows, columns = x.shape
     sizes = (rows, rows, columns)
@@ -506,8 +495,7 @@ IN_CAPTURE: dict[str, Callable[[Any, Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", IN_CAPTURE)
-def test_capture_refuses(name: str, cupy_double: Double) -> None:
-    cp = cupy_double.cupy
+def test_capture_refuses(name, cp):
     error = cp.cuda.runtime.CUDARuntimeError
     stream = cp.cuda.Stream(non_blocking=True)
     with stream:
@@ -523,8 +511,7 @@ def test_capture_refuses(name: str, cupy_double: Double) -> None:
         np.testing.assert_array_equal(array.get(), 2 * HOST)
 
 
-def test_capture_refuses_cupys_own_products_and_graphs(cupy_double: Double) -> None:
-    cp = cupy_double.cupy
+def test_capture_refuses_cupys_own_products_and_graphs(cp):
     stream = cp.cuda.Stream(non_blocking=True)
     with stream:
         array = cp.asarray(HOST)
@@ -537,8 +524,7 @@ def test_capture_refuses_cupys_own_products_and_graphs(cupy_double: Double) -> N
             graph.launch()
 
 
-def test_only_a_current_stream_of_its_own_can_be_captured(cupy_double: Double) -> None:
-    cp = cupy_double.cupy
+def test_only_a_current_stream_of_its_own_can_be_captured(cp):
     error = cp.cuda.runtime.CUDARuntimeError
     with pytest.raises(RuntimeError, match=r"cannot capture on the default \(legacy\) stream"):
         cp.cuda.get_current_stream().begin_capture()
@@ -556,8 +542,7 @@ def test_only_a_current_stream_of_its_own_can_be_captured(cupy_double: Double) -
 
 
 @pytest.mark.parametrize("kind", ["kernel", "arithmetic", "product"])
-def test_a_graph_does_not_keep_its_arrays_alive(kind: str, cupy_double: Double) -> None:
-    cp = cupy_double.cupy
+def test_a_graph_does_not_keep_its_arrays_alive(kind, cp, cupy_double):
     stream = cp.cuda.Stream(non_blocking=True)
     with stream:
         source, target = cp.asarray(HOST), cp.zeros((3, 4))
@@ -577,8 +562,7 @@ def test_a_graph_does_not_keep_its_arrays_alive(kind: str, cupy_double: Double) 
             graph.launch()
 
 
-def test_a_graph_belongs_to_its_device(cupy_double: Double) -> None:
-    cp = cupy_double.cupy
+def test_a_graph_belongs_to_its_device(cp):
     with cp.cuda.Device(1), cp.cuda.Stream(non_blocking=True) as stream:
         stream.begin_capture()
         graph = stream.end_capture()
@@ -591,8 +575,7 @@ def test_a_graph_belongs_to_its_device(cupy_double: Double) -> None:
 # --- the order of streams ---
 
 
-def test_work_that_another_stream_may_not_have_finished_is_refused(cupy_double: Double) -> None:
-    cp = cupy_double.cupy
+def test_work_that_another_stream_may_not_have_finished_is_refused(cp):
     stream, other = cp.cuda.Stream(non_blocking=True), cp.cuda.Stream(non_blocking=True)
     array, target = cp.asarray(HOST), cp.zeros((3, 4))
     with (
@@ -619,8 +602,7 @@ def test_work_that_another_stream_may_not_have_finished_is_refused(cupy_double: 
     array += 1.0
 
 
-def test_graphs_are_watched_like_launches(cupy_double: Double) -> None:
-    cp = cupy_double.cupy
+def test_graphs_are_watched_like_launches(cp, cupy_double):
     stream = cp.cuda.Stream(non_blocking=True)
     with stream:
         array = cp.asarray(HOST)
@@ -636,8 +618,7 @@ def test_graphs_are_watched_like_launches(cupy_double: Double) -> None:
     np.testing.assert_array_equal(array.get(), HOST + 1)
 
 
-def test_streams_wait_for_events(cupy_double: Double) -> None:
-    cp = cupy_double.cupy
+def test_streams_wait_for_events(cp, cupy_double):
     stream, other = cp.cuda.Stream(non_blocking=True), cp.cuda.Stream(non_blocking=True)
     array = cp.asarray(HOST)
     cupy_double.counters.reset()
@@ -662,8 +643,7 @@ def test_streams_wait_for_events(cupy_double: Double) -> None:
                 action()
 
 
-def test_the_null_stream_waits_for_blocking_streams(cupy_double: Double) -> None:
-    cp = cupy_double.cupy
+def test_the_null_stream_waits_for_blocking_streams(cp):
     array = cp.asarray(HOST)
     with cp.cuda.Stream():
         array += 1.0
@@ -698,7 +678,7 @@ def products(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @given(case=products())
-def test_products_are_those_of_blas(case: dict[str, Any]) -> None:
+def test_products_are_those_of_blas(case):
     rng = np.random.default_rng(case["seed"])
     batch, (alpha, beta) = case["batch"], case["factors"]
     buffers, matrices = [], []
@@ -744,7 +724,7 @@ def test_products_are_those_of_blas(case: dict[str, Any]) -> None:
     np.testing.assert_array_equal(after[rest], buffers[2][rest])
 
 
-def _gemm(double: Double, **changes: Any) -> None:
+def _gemm(double, **changes):
     cp = double.cupy
     a, b, c = cp.zeros((2, 3, 3)), cp.ones((2, 3, 3)), cp.empty((2, 3, 3))
     options: dict[str, Any] = {"handle": 0, "transa": 0, "transb": 0, "alpha": 1.0, "beta": 0.0}
@@ -773,15 +753,14 @@ BAD_PRODUCTS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
 
 
 @pytest.mark.parametrize("name", BAD_PRODUCTS)
-def test_products_refuse(name: str, cupy_double: Double) -> None:
+def test_products_refuse(name, cupy_double):
     _gemm(cupy_double)
     changes, error, message = BAD_PRODUCTS[name]
     with pytest.raises(error, match=message):
         _gemm(cupy_double, **changes)
 
 
-def test_products_refuse_freed_foreign_and_overlapping_memory(cupy_double: Double) -> None:
-    cp = cupy_double.cupy
+def test_products_refuse_freed_foreign_and_overlapping_memory(cp, cupy_double):
     array = cp.ones((2, 3, 3))
     with pytest.raises(CUBLASError, match="A and C overlap"):
         _gemm(cupy_double, A=array.data.ptr, C=array.data.ptr)
@@ -800,7 +779,7 @@ def test_products_refuse_freed_foreign_and_overlapping_memory(cupy_double: Doubl
 # --- sparse matrices ---
 
 
-def test_sparse_matrices_hold_three_arrays(cupy_double: Double) -> None:
+def test_sparse_matrices_hold_three_arrays(cupy_double):
     from scipy.sparse import csr_array
 
     cp, sparse = cupy_double.cupy, cupy_double.cupyx.scipy.sparse
@@ -820,12 +799,12 @@ def test_sparse_matrices_hold_three_arrays(cupy_double: Double) -> None:
 class _OnCurrentDevice(Backend):
     """Arrays of the double on whatever device is current."""
 
-    def array(self, values: Any) -> Any:
+    def array(self, values) -> Any:
         return self.xp.asarray(np.asarray(values))
 
 
 @pytest.mark.parametrize("name", [*cases.CASES, *cases.FITS])
-def test_fit_gives_numpys_answer(name: str, cupy_double: Double) -> None:
+def test_fit_gives_numpys_answer(name, cupy_double):
     backend = _OnCurrentDevice("cupy", cupy_double.cupy)
     expected = cases.numpy_fit(name)
     with cupy_double.cupy.cuda.Device(1):
@@ -840,7 +819,7 @@ def test_fit_gives_numpys_answer(name: str, cupy_double: Double) -> None:
         cases.assert_same(result, expected)
 
 
-def test_fit_moves_numpy_data_to_the_double(cupy_double: Double, tmp_path: Any) -> None:
+def test_fit_moves_numpy_data_to_the_double(cupy_double, tmp_path):
     path = tmp_path / "result.npz"
     options = {"max_iter": 20, "seed": 5, "engine": "reference"}
     result = airnp.fit(cases.Y, cases.MASK, xp=cupy_double.cupy, truth=cases.Y, checkpoint=path, **options)
@@ -851,10 +830,10 @@ def test_fit_moves_numpy_data_to_the_double(cupy_double: Double, tmp_path: Any) 
     np.testing.assert_array_equal(airnp.load(path).X, result.X.get())
 
 
-def test_the_reference_engine_pays_for_what_the_cuda_engine_must_not(cupy_double: Double) -> None:
+def test_the_reference_engine_pays_for_what_the_cuda_engine_must_not(cupy_double):
     """The counts see the difference that the graph is for: per iteration, not per fit."""
 
-    def counted(iterations: int) -> dict[str, Any]:
+    def counted(iterations) -> dict[str, Any]:
         cupy_double.counters.reset()
         options = {"stop": None, "max_iter": iterations, "record_every": 10, "seed": 5, "engine": "reference"}
         airnp.fit(cases.Y, cases.MASK, xp=cupy_double.cupy, **options)
