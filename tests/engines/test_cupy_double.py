@@ -1,4 +1,4 @@
-"""The stand-in for CuPy refuses and counts what it must, and computes what NumPy does."""
+"""The double of CuPy refuses and counts what it should, and computes what NumPy computes."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ def scale(cp, source, target):
     scaler(cp)((1,), (32,), (source, target, np.float64(3), np.int32(12)))
 
 
-# --- in CuPy's place ---
+# --- installation ---
 
 
-def test_it_is_cupy_to_everyone(cupy_double):
+def test_the_double_is_recognised_as_cupy(cupy_double):
     import cupy
     import cupyx.scipy.sparse
 
@@ -76,7 +76,7 @@ def test_it_is_cupy_to_everyone(cupy_double):
     np.testing.assert_array_equal(to_numpy(moved), HOST)
 
 
-def test_it_leaves_no_trace():
+def test_the_double_is_removed_completely():
     def traces() -> tuple[dict[str, Any], Any]:
         found = {name: item for name, item in sys.modules.items() if "cupy" in name and "tests." not in name}
         return found, vars(compat).get("cupy")
@@ -97,7 +97,7 @@ def test_it_leaves_no_trace():
         assert not compat.is_cupy_array(arrays[-1])
 
 
-def test_what_the_double_has_not_is_not_found_elsewhere(cupy_double):
+def test_missing_parts_are_not_taken_from_the_real_package(cupy_double):
     for name in ("cupy.random", "cupy._core", "cupy_backends.cuda"):
         with pytest.raises(ImportError):
             importlib.import_module(name)
@@ -160,7 +160,7 @@ def test_refuses(name, cupy_double):
     np.testing.assert_array_equal(array.get(), HOST)
 
 
-def test_numpy_scalars_and_functions_that_cupy_takes_over(cp):
+def test_numpy_scalars_and_functions_on_arrays(cp):
     array = cp.asarray(HOST)
     for found, expected in (
         (np.float64(2) * array, 2 * HOST),
@@ -244,7 +244,7 @@ def test_arrays_of_another_device_are_refused(cp, cupy_double):
     assert cupy_double.counters.device_to_device == 1
 
 
-def test_devices_streams_and_their_number(cp, cupy_double):
+def test_devices_and_streams(cp, cupy_double):
     runtime = cp.cuda.runtime
     assert runtime.getDeviceCount() == 2
     cupy_double.settings.devices = 3
@@ -307,7 +307,7 @@ def test_every_thread_has_its_own_device_and_stream(cp):
     assert seen == [(0, True), (1, True)]
 
 
-def test_memory_ends(cp, cupy_double):
+def test_memory_is_limited(cp, cupy_double):
     cupy_double.settings.memory = 10_240
     assert cp.cuda.runtime.memGetInfo() == (10_240, 10_240)
     kept = cp.zeros(100)
@@ -423,13 +423,13 @@ def test_a_kernel_refuses(name, cp):
         ((1,), (32, 33), ValueError),
     ],
 )
-def test_a_launch_that_cuda_does_not_know_is_refused(grid, block, error, cp):
+def test_invalid_grids_and_blocks_are_refused(grid, block, error, cp):
     array = cp.asarray(HOST)
     with pytest.raises(error):
         scaler(cp)(grid, block, (array, array, np.float64(3), np.int32(12)))
 
 
-def test_a_module_wants_what_cupy_wants(cp):
+def test_arguments_of_a_module_are_checked(cp):
     with pytest.raises(TypeError, match="expected tuple, got list"):
         cp.RawModule(code=SCALE, options=["-std=c++17"])
     with pytest.raises(TypeError, match="code"):
@@ -524,7 +524,7 @@ def test_capture_refuses_cupys_own_products_and_graphs(cp):
             graph.launch()
 
 
-def test_only_a_current_stream_of_its_own_can_be_captured(cp):
+def test_only_a_current_non_blocking_stream_can_be_captured(cp):
     error = cp.cuda.runtime.CUDARuntimeError
     with pytest.raises(RuntimeError, match=r"cannot capture on the default \(legacy\) stream"):
         cp.cuda.get_current_stream().begin_capture()
@@ -575,7 +575,7 @@ def test_a_graph_belongs_to_its_device(cp):
 # --- the order of streams ---
 
 
-def test_work_that_another_stream_may_not_have_finished_is_refused(cp):
+def test_unfinished_work_of_another_stream_is_refused(cp):
     stream, other = cp.cuda.Stream(non_blocking=True), cp.cuda.Stream(non_blocking=True)
     array, target = cp.asarray(HOST), cp.zeros((3, 4))
     with (
@@ -602,7 +602,7 @@ def test_work_that_another_stream_may_not_have_finished_is_refused(cp):
     array += 1.0
 
 
-def test_graphs_are_watched_like_launches(cp, cupy_double):
+def test_graphs_are_checked_like_launches(cp, cupy_double):
     stream = cp.cuda.Stream(non_blocking=True)
     with stream:
         array = cp.asarray(HOST)
@@ -653,75 +653,44 @@ def test_the_null_stream_waits_for_blocking_streams(cp):
 # --- products ---
 
 
-@st.composite
-def products(draw: st.DrawFn) -> dict[str, Any]:
-    m, n, k, batch = (draw(st.integers(1, 5)) for _ in range(4))
-    transa, transb = draw(st.integers(0, 1)), draw(st.integers(0, 1))
-    shapes = [(k, m) if transa else (m, k), (n, k) if transb else (k, n), (m, n)]
-    leading = [rows + draw(st.integers(0, 2)) for rows, _ in shapes]
-    strides = [
-        ld * columns + draw(st.integers(0, 3)) for ld, (_, columns) in zip(leading, shapes, strict=True)
-    ]
-    if draw(st.booleans()):
-        strides[0] = 0  # one matrix for all problems
-    return {
-        "sizes": (m, n, k),
-        "batch": batch,
-        "trans": (transa, transb),
-        "shapes": shapes,
-        "leading": leading,
-        "strides": strides,
-        "factors": (draw(st.sampled_from([1.0, -0.5])), draw(st.sampled_from([0.0, 1.0, 2.0]))),
-        "dtype": draw(st.sampled_from([np.float32, np.float64])),
-        "seed": draw(st.integers(0, 99)),
-    }
+def _thrice(highest):
+    return st.tuples(*[st.integers(0, highest)] * 3)
 
 
-@given(case=products())
-def test_products_are_those_of_blas(case):
-    rng = np.random.default_rng(case["seed"])
-    batch, (alpha, beta) = case["batch"], case["factors"]
-    buffers, matrices = [], []
-    for (rows, columns), ld, stride in zip(case["shapes"], case["leading"], case["strides"], strict=True):
-        buffer = rng.integers(-4, 5, size=(batch - 1) * stride + ld * columns).astype(case["dtype"])
+@given(
+    sizes=st.tuples(*[st.integers(1, 5)] * 4),
+    trans=st.tuples(st.integers(0, 1), st.integers(0, 1)),
+    padding=_thrice(2),
+    gaps=_thrice(3),
+    one_matrix_for_all=st.booleans(),
+    factors=st.tuples(st.sampled_from([1.0, -0.5]), st.sampled_from([0.0, 1.0, 2.0])),
+    dtype=st.sampled_from([np.float32, np.float64]),
+    seed=st.integers(0, 99),
+)
+def test_products_equal_numpy(sizes, trans, padding, gaps, one_matrix_for_all, factors, dtype, seed):
+    (m, n, k, batch), (alpha, beta), rng = sizes, factors, np.random.default_rng(seed)
+    shapes = [(k, m) if trans[0] else (m, k), (n, k) if trans[1] else (k, n), (m, n)]
+    leading = [rows + extra for (rows, _), extra in zip(shapes, padding, strict=True)]
+    strides = [ld * columns + gap for ld, (_, columns), gap in zip(leading, shapes, gaps, strict=True)]
+    if one_matrix_for_all:
+        strides[0] = 0
+    buffers, views = [], []
+    for shape, ld, stride in zip(shapes, leading, strides, strict=True):
+        buffer = rng.integers(-4, 5, size=(batch - 1) * stride + ld * shape[1]).astype(dtype)
+        steps = np.array([stride, 1, ld]) * buffer.itemsize
         buffers.append(buffer)
-        places = [buffer[p * stride : p * stride + ld * columns] for p in range(batch)]
-        matrices.append(np.stack([place.reshape(columns, ld).T[:rows] for place in places]))
-    a, b, c = matrices
-    expected = (
-        alpha * (a.swapaxes(1, 2) if case["trans"][0] else a) @ (b.swapaxes(1, 2) if case["trans"][1] else b)
-    )
-    expected = expected + beta * c
+        views.append(np.lib.stride_tricks.as_strided(buffer, (batch, *shape), steps))
     with installed() as double:
         arrays = [double.cupy.asarray(buffer) for buffer in buffers]
-        parts = [
-            (array.data.ptr, ld, stride)
-            for array, ld, stride in zip(arrays, case["leading"], case["strides"], strict=True)
-        ]
+        a, b, c = ((x.data.ptr, ld, stride) for x, ld, stride in zip(arrays, leading, strides, strict=True))
         double.counters.reset()
-        double.gemm_strided_batched(
-            0,
-            *case["trans"],
-            *case["sizes"],
-            alpha,
-            *parts[0],
-            *parts[1],
-            beta,
-            *parts[2],
-            batch,
-            case["dtype"],
-        )
+        double.gemm_strided_batched(0, *trans, m, n, k, alpha, *a, *b, beta, *c, batch, dtype)
         assert double.counters.products == 1
-        after = arrays[2].get()
-        np.testing.assert_array_equal(arrays[0].get(), buffers[0])
-    rest = np.ones(after.size, dtype=bool)
-    (rows, columns), ld, stride = case["shapes"][2], case["leading"][2], case["strides"][2]
-    for problem in range(batch):
-        for column in range(columns):
-            start = problem * stride + column * ld
-            np.testing.assert_array_equal(after[start : start + rows], expected[problem, :, column])
-            rest[start : start + rows] = False
-    np.testing.assert_array_equal(after[rest], buffers[2][rest])
+        found = [array.get() for array in arrays]
+    left, right = (view.swapaxes(1, 2) if turn else view for view, turn in zip(views, trans, strict=False))
+    views[2][...] = alpha * left @ right + beta * views[2]  # in place: the padding stays as it was
+    for got, want in zip(found, buffers, strict=True):
+        np.testing.assert_array_equal(got, want)
 
 
 def _gemm(double, **changes):
@@ -793,7 +762,7 @@ def test_sparse_matrices_hold_three_arrays(cupy_double):
         sparse.csr_matrix(parts, shape=(4, 4))
 
 
-# --- airnp on it ---
+# --- fits of airnp ---
 
 
 class _OnCurrentDevice(Backend):
@@ -804,7 +773,7 @@ class _OnCurrentDevice(Backend):
 
 
 @pytest.mark.parametrize("name", [*cases.CASES, *cases.FITS])
-def test_fit_gives_numpys_answer(name, cupy_double):
+def test_fits_equal_those_of_numpy(name, cupy_double):
     backend = _OnCurrentDevice("cupy", cupy_double.cupy)
     expected = cases.numpy_fit(name)
     with cupy_double.cupy.cuda.Device(1):
@@ -830,8 +799,8 @@ def test_fit_moves_numpy_data_to_the_double(cupy_double, tmp_path):
     np.testing.assert_array_equal(airnp.load(path).X, result.X.get())
 
 
-def test_the_reference_engine_pays_for_what_the_cuda_engine_must_not(cupy_double):
-    """The counts see the difference that the graph is for: per iteration, not per fit."""
+def test_costs_of_the_reference_engine_are_counted(cupy_double):
+    """The counters show the costs per iteration that CUDA graphs avoid."""
 
     def counted(iterations) -> dict[str, Any]:
         cupy_double.counters.reset()

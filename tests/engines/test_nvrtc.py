@@ -21,7 +21,7 @@ DTYPES = ("float32", "float64")
 CUPY_OPTIONS = ("-ftz=true", "--device-as-default-execution-space")
 
 # The most registers for each kernel, in float and in double, on any architecture. 64 leave room for four
-# blocks of 256 threads on a multiprocessor, 80 for three, 128 for two. More deserve a look at the kernel.
+# blocks of 256 threads on a multiprocessor, 80 for three, 128 for two.
 REGISTERS = {
     "adam": (48, 64),
     "descend": (32, 32),
@@ -44,7 +44,7 @@ REGISTERS = {
 
 @dataclass(frozen=True)
 class Compiled:
-    """What NVRTC made of one module, in one type, for one architecture."""
+    """The result of NVRTC for one module, dtype and architecture."""
 
     log: str
     ptx: str
@@ -65,7 +65,7 @@ def load_nvrtc():
 
 
 def compiled(nvrtc, architecture, dtype, module):
-    """Return what NVRTC says to all instances of a module."""
+    """Compile all instances of a module."""
     program = nvrtc.createProgram(module_source(module), f"{module}.cu", [], [])
     names = instances(module, dtype)
     try:
@@ -86,7 +86,7 @@ def compiled(nvrtc, architecture, dtype, module):
 
 
 def warnings(log):
-    """Return the lines with warnings, but for the one that sm_70 is old, which is not about the text."""
+    """Return the lines with warnings, except the one that sm_70 is old."""
     return [line for line in log.splitlines() if "warning" in line and "Architectures prior to" not in line]
 
 
@@ -99,7 +99,7 @@ def all_compiled():
         for dtype in DTYPES
         for module in source_names()
     ]
-    # NVRTC lets go of the interpreter while it compiles.
+    # NVRTC releases the GIL while it compiles.
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         results = pool.map(lambda case: compiled(nvrtc, *case), cases)
         return dict(zip(cases, results, strict=True))
@@ -127,7 +127,7 @@ def test_float_kernels_have_no_double_arithmetic(all_compiled, architecture, mod
     assert ".f64" in double_ptx or module == "record"  # record only copies
 
 
-def test_a_compiler_warning_would_be_seen():
+def test_compiler_warnings_are_noticed():
     nvrtc = load_nvrtc()
     program = nvrtc.createProgram("__global__ void idle() { int unused; }", "idle.cu", [], [])
     nvrtc.compileProgram(program, ("--gpu-architecture=sm_80", *CUPY_OPTIONS))

@@ -17,11 +17,10 @@ from tests.engines import sparse_kernel_checks as checks
 from tests.engines.kernel_checks import MACHINES, ORDERS, assert_close
 from tests.engines.kernel_launches import Lines, Machine, fenced, scratch
 
-RANKS = st.sampled_from([1, 5, 31, 32, 33, 64, 127, 128, 129, 161, 300])
 SIZES = st.sampled_from([1, 2, 7, 9, 33, 41])
 CASES = {
     "dtype": st.sampled_from([np.float32, np.float64]),
-    "rank": RANKS,
+    "rank": st.sampled_from([1, 5, 31, 32, 33, 64, 127, 128, 129, 161, 300]),
     "share": st.sampled_from([0.0, 0.1, 0.6, 1.0]),
     "longest": st.sampled_from([1, 3, 10, 1024]),
     "seed": st.integers(0, 2**16),
@@ -42,39 +41,20 @@ def always(**common):
     return decorate
 
 
+@pytest.mark.parametrize("check", [checks.check_residuals, checks.check_values, checks.check_plain_sums])
 @settings(max_examples=60)
 @always(m=41, n=33)
 @given(m=SIZES, n=SIZES, **CASES)
-def test_residuals(**case):
-    checks.check_residuals(**case)
+def test_entries(check, **case):
+    check(**case)
 
 
-@settings(max_examples=40)
-@always(m=41, n=33)
-@given(m=SIZES, n=SIZES, **CASES)
-def test_values_at_entries(**case):
-    checks.check_values(**case)
-
-
-@settings(max_examples=40)
-@always(m=41, n=33)
-@given(m=SIZES, n=SIZES, **CASES)
-def test_plain_line_sums(**case):
-    checks.check_plain_sums(**case)
-
-
+@pytest.mark.parametrize("check", [checks.check_edges, checks.check_laplacian])
 @settings(max_examples=60)
 @always(nodes=41)
 @given(nodes=SIZES, **CASES)
-def test_learned_edges(**case):
-    checks.check_edges(**case)
-
-
-@settings(max_examples=40)
-@always(nodes=41)
-@given(nodes=SIZES, **CASES)
-def test_given_graph(**case):
-    checks.check_laplacian(**case)
+def test_graphs(check, **case):
+    check(**case)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

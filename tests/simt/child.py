@@ -15,7 +15,7 @@ from typing import Any
 
 from binary import SLOT, Binary
 
-_PATIENCE = 120  # seconds until a launch is taken for one that never ends
+_PATIENCE = 1800  # seconds until a launch is taken for an endless one
 _ALIGNMENT = 256  # of cudaMalloc
 
 
