@@ -18,7 +18,7 @@ from typing import Any
 _NO_TRANSPOSE, _TRANSPOSE = 0, 1
 _DEFAULT_MATH, _TF32_MATH = 0, 3
 _WORKSPACE_BYTES = 32 * 2**20
-"""What cuBLAS recommends for the newest devices; older ones want 4 MB."""
+"""The recommendation of cuBLAS for the newest devices; older ones need 4 MB."""
 
 
 class CublasError(RuntimeError):

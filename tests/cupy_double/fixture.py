@@ -1,4 +1,4 @@
-"""Putting the double in CuPy's place for the time of a test, and the real one back."""
+"""Install the double in place of CuPy for a test, and restore the real package afterwards."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _compat_modules: dict[str, ModuleType] = {}
 
 
 class Double:
-    """What a test has in its hands.
+    """The double, as a test uses it.
 
     Attributes
     ----------
@@ -44,16 +44,16 @@ class Double:
 
     @property
     def counters(self) -> Counters:
-        """What was carried out; ``reset()`` starts to count from zero."""
+        """Counters of operations; ``reset()`` sets them to zero."""
         return machine.counters
 
     @property
     def settings(self) -> Settings:
-        """What the machine is like; every test starts with the defaults."""
+        """Properties of the machine; every test starts with the defaults."""
         return machine.settings
 
     def check_memory(self) -> None:
-        """Raise if something was written beyond an allocation; the fixture looks once more at the end."""
+        """Raise if something was written beyond an allocation; the fixture also checks at the end."""
         check_all_guards()
         if machine.damage:
             raise AssertionError("; ".join(machine.damage))
@@ -77,7 +77,7 @@ def _take_away() -> dict[str, ModuleType]:
 
 @contextmanager
 def installed() -> Iterator[Double]:
-    """Make the double what ``import cupy`` gives; on the way out, put back what was there before."""
+    """Make ``import cupy`` return the double; restore the real modules on exit."""
     real, wrapper = _take_away(), vars(array_api_compat).pop("cupy", None)
     _forget_classes()
     machine.renew()
@@ -102,7 +102,7 @@ def installed() -> Iterator[Double]:
 
 @pytest.fixture
 def cupy_double() -> Iterator[Double]:
-    """The double in CuPy's place: a machine with two devices of 4 GiB, nothing allocated or counted yet."""
+    """The double in place of CuPy: a machine with two devices of 4 GiB, nothing allocated or counted yet."""
     with installed() as double:
         yield double
         double.check_memory()

@@ -178,7 +178,7 @@ def test_pair_statistics_of_many_nodes():
     assert tickets[0] == 1
 
 
-# In a stack of 30, the parts of the degrees are too many to be counted in 32 bits, too.
+# In a stack of 30, the index of a partial degree exceeds 32 bits as well.
 @pytest.mark.parametrize(("adam", "batch"), [(False, 1), (True, 1), (False, 30)])
 def test_step_of_many_nodes(adam, batch):
     pair = LastPair(batch)
@@ -299,8 +299,9 @@ def test_given_graphs_of_a_large_matrix(shape):
 
 def test_given_graph_with_many_edges():
     # The edges of node 1 are the last of more than 2^31, in 64-bit indices.
-    edges = 2**31 + 7
-    data, indices = reserved(edges), reserved_integers(edges)
+    edges, room = 2**31 + 7, 2**31
+    memory, indices = reserved(room + edges), reserved_integers(room + edges)[room:]
+    data, memory[5] = memory[room:], np.nan  # an edge that was counted in 32 bits would start there
     data[-2:], indices[-2:] = (3, 5), (0, 1)
     indptr = np.array([edges - 2, edges - 2, edges], np.int64)
     z, g, degree = np.arange(6, dtype=np.float32), np.zeros(6, np.float32), np.zeros(2, np.float32)
