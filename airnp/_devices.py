@@ -1,4 +1,4 @@
-"""CUDA devices: whether one can be used, which ones there are, and how much memory is free."""
+"""Check and describe the CUDA devices that CuPy can use."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ INSTALL_CUPY = 'pip install "airnp[cuda12x]" or "airnp[cuda13x]"'
 
 _OLDEST_CUDA = 12
 _OLDEST_DEVICE = 7.0
-"""Compute capability: Volta, of 2017, the oldest that the kernels are compiled and tested for."""
+"""Compute capability of Volta (2017), the oldest that the kernels are compiled and tested for."""
 
 
 def check_device(device: Any = None) -> None:
-    """Raise a RuntimeError that says what is missing, unless a CUDA device can be used.
+    """Raise a RuntimeError that says what is missing if a CUDA device cannot be used.
 
     Parameters
     ----------
     device : int or cupy.cuda.Device, optional
-        The one that is wanted. Default: the current one.
+        Default: the current device.
     """
     import cupy
 
@@ -46,7 +46,7 @@ def check_device(device: Any = None) -> None:
 
 
 def describe() -> str:
-    """Return one line on CuPy and the devices it finds, or on what is missing."""
+    """Return one line about CuPy and its devices, or about what is missing."""
     try:
         import cupy
     except ModuleNotFoundError:
@@ -74,7 +74,7 @@ def _cuda_version(number: int) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error's message, or its kind where it says nothing."""
+    """Return the first line of an error's message, or its type if the message is empty."""
     return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
 
 

@@ -1,4 +1,4 @@
-"""Optimisers: their mathematics is data (:class:`Update`), their state is explicit, they update in place."""
+"""Optimisers: they describe each step as data (:class:`Update`), hold explicit state, and update in place."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ Kind: TypeAlias = Literal["factor", "graph"]
 
 
 class Optimizer(Protocol):
-    """What a fit asks of an optimiser."""
+    """The interface of an optimiser for fits."""
 
     def init(self, params: Sequence[Array], kinds: Sequence[Kind] | None = None) -> Any:
         """Return the state before the first step."""
 
     def updates(self, state: Any) -> Sequence[Update]:
-        """Advance the state by one step and say what to do with each parameter."""
+        """Advance the state by one step and return the update of each parameter."""
 
 
 def _checked_rate(name: str, rate: Any) -> float:
@@ -43,7 +43,7 @@ def _check_rates(optimizer: Adam | GradientDescent) -> None:
 def _rates(
     optimizer: Adam | GradientDescent, params: Sequence[Array], kinds: Sequence[Kind] | None
 ) -> list[float]:
-    """Return each parameter's learning rate by its kind."""
+    """Return the learning rate of each parameter by its kind."""
     kinds = ["factor"] * len(params) if kinds is None else kinds
     if len(kinds) != len(params):
         raise ValueError(f"kinds: expected {len(params)}, one for each parameter, got {len(kinds)}")
@@ -53,7 +53,7 @@ def _rates(
 
 @dataclass(frozen=True)
 class ExponentialDecay:
-    """Multiplies the learning rate by ``factor`` over every ``every`` steps, smoothly.
+    """Multiply the learning rate by ``factor`` every ``every`` steps, smoothly.
 
     Examples
     --------
@@ -72,16 +72,16 @@ class ExponentialDecay:
             raise ValueError(f"every: expected at least 1, got {self.every!r}")
 
     def __call__(self, step: int) -> float:
-        """Return the factor of the rate at ``step``, which counts from 1."""
+        """Return the factor of the rate at ``step``, counted from 1."""
         return float(self.factor ** ((step - 1) / self.every))
 
 
 @dataclass
 class AdamState:
-    """Adam's memory: the number of steps made, and two moments and a rate for each parameter.
+    """State of Adam: the number of steps made, and two moments and a rate for each parameter.
 
-    All arrays are here: ``moments[i].first`` has the shape of parameter i, ``moments[i].second`` the same or,
-    with one second moment for a matrix, (…, 1, 1); (1,) for a vector.
+    ``moments[i].first`` has the shape of parameter i; so has ``moments[i].second``, except with one second
+    moment per matrix, where it is (…, 1, 1), or (1,) for a vector.
     """
 
     moments: list[Moments]
@@ -106,10 +106,9 @@ class Adam:
     schedule : callable, optional
         Factor of both rates at step 1, 2, …
     second_moment : {"entry", "matrix"}
-        Whether every entry has a second moment of its own, or each parameter matrix (of a stack; else each
-        vector or number) a single one, the running mean of its squared gradient entries. With one for a
-        matrix, entries with small gradients make small steps: where rows have few observations each, as in
-        tables of ratings, that is far less prone to over-fitting.
+        One second moment per entry, or one per parameter matrix (of a stack; else per vector or number): the
+        running mean of its squared gradient entries. With one per matrix, entries with small gradients make
+        small steps, which over-fits far less where rows have few observations, as in tables of ratings.
 
     Examples
     --------
@@ -121,7 +120,7 @@ class Adam:
     >>> bool(abs(params[0][0]) < 0.1), state.step
     (True, 100)
 
-    One second moment for the whole matrix keeps the direction of the first gradient:
+    One second moment per matrix keeps the direction of the first gradient:
 
     >>> params, optimizer = [np.zeros((1, 2))], Adam(0.1, second_moment="matrix")
     >>> optimizer.step(params, [np.array([[1.0, 7.0]])], optimizer.init(params))
@@ -152,7 +151,7 @@ class Adam:
         ----------
         params : sequence of arrays
         kinds : sequence of {"factor", "graph"}, optional
-            Which rate each parameter has. Default: all are factors.
+            The kind of each parameter, which selects its rate. Default: all are factors.
         """
         moments = []
         for param in params:
@@ -164,7 +163,7 @@ class Adam:
         return AdamState(moments, _rates(self, params, kinds))
 
     def updates(self, state: AdamState) -> list[AdamUpdate]:
-        """Advance the state by one step and say what to do with each parameter."""
+        """Advance the state by one step and return the update of each parameter."""
         state.step += 1
         return [
             AdamUpdate(
@@ -182,7 +181,7 @@ class Adam:
 
 @dataclass
 class DescentState:
-    """Gradient descent's memory: the number of steps made and each parameter's rate."""
+    """State of gradient descent: the number of steps made and the rate of each parameter."""
 
     rates: list[float]
     step: int = 0
@@ -214,7 +213,7 @@ class GradientDescent:
         return DescentState(_rates(self, params, kinds))
 
     def updates(self, state: DescentState) -> list[DescentUpdate]:
-        """Advance the state by one step and say what to do with each parameter."""
+        """Advance the state by one step and return the update of each parameter."""
         state.step += 1
         return [DescentUpdate(rate, state.step, self.schedule) for rate in state.rates]
 
@@ -233,10 +232,7 @@ def _step(
 
 
 def resolve_optimizer(optimizer: Any, learning_rate: float) -> Any:
-    """Return the optimiser that ``optimizer`` names or is.
-
-    A name takes ``learning_rate``; an object brings its own.
-    """
+    """Return the optimiser for a name, with ``learning_rate``, or an optimiser object unchanged."""
     named = {"adam": Adam, "gradient_descent": GradientDescent}
     if isinstance(optimizer, str):
         if optimizer not in named:
@@ -252,7 +248,7 @@ def resolve_optimizer(optimizer: Any, learning_rate: float) -> Any:
 
 
 def delayed(optimizer: Any, steps: int) -> Any:
-    """Return the optimiser with its schedule moved on by so many steps; its moments start afresh."""
+    """Return the optimiser with its schedule advanced by ``steps``; its state starts afresh."""
     schedule = getattr(optimizer, "schedule", None)
     if steps == 0 or schedule is None:
         return optimizer
@@ -261,17 +257,17 @@ def delayed(optimizer: Any, steps: int) -> Any:
 
 @dataclass(frozen=True)
 class FrozenFactors:
-    """Another optimiser, of the graphs alone: factors stay where they are."""
+    """An optimiser that updates the graphs by another optimiser and leaves the factors unchanged."""
 
     optimizer: Any
 
     def init(self, params: Sequence[Array], kinds: Sequence[Kind] | None = None) -> Any:
-        """Return the other optimiser's memory, and which parameters are factors."""
+        """Return the state of the other optimiser, and the kinds of the parameters."""
         kinds = ["factor"] * len(params) if kinds is None else kinds
         return self.optimizer.init(params, kinds), kinds
 
     def updates(self, state: Any) -> list[Update]:
-        """Return one update for each parameter; those of factors have rate zero."""
+        """Return one update for each parameter, with rate zero for factors."""
         memory, kinds = state
         found = self.optimizer.updates(memory)
         return [

@@ -3,8 +3,8 @@
 // `tensors` is a table of 64-bit words on the device, six for each tensor:
 //     address of p, address of g, address of first, address of second, size, offset of its numbers in a row
 // `numbers` (capacity, width) has the scalars of many iterations, computed by the host in double and rounded
-// once; `cursor` names the current row. So nothing comes from the host in an iteration, and a CUDA graph can
-// be replayed.
+// once; `cursor` is the current row. So an iteration needs nothing from the host, and a CUDA graph can be
+// replayed.
 
 enum : int { WORDS = 6 };
 

@@ -2,7 +2,7 @@
 
 // g <- g + scale * (degree z - neighbours), value[b] = sum z (degree z - neighbours), with neighbours = A z
 // (or z A). One of row_degree (nodes are rows) and column_degree (nodes are columns) is a null pointer. A
-// degree has degree_batch lines: `batch`, or 1 that serves the whole stack. scale is 2 * the weight of the
+// degree has degree_batch lines: `batch`, or 1 for the whole stack. scale is 2 * the weight of the
 // graph.
 // Launch: block 256; grid x = min(ceil(rows * columns / 256), 1024), z = min(batch, 65535).
 // partial: 2 * batch * gridDim.x values of T. tickets: batch, all 0 (and 0 again afterwards).
@@ -28,8 +28,8 @@ add_laplacian(T* __restrict__ g, const T* __restrict__ z, const T* __restrict__ 
     }
 }
 
-// The same for one symmetric graph in CSR form (data, indices, indptr) that serves the whole stack, without
-// the product: every entry gathers its own neighbours, in the order of the CSR row. COLUMNS: nodes are the
+// The same for one symmetric graph in CSR form (data, indices, indptr) for the whole stack, without a
+// product: every entry gathers its own neighbours, in the order of the CSR row. COLUMNS: nodes are the
 // columns of z.
 // degree: one line. Launch, partial and tickets: as add_laplacian.
 template <typename T, typename Index, bool COLUMNS>
@@ -44,7 +44,7 @@ add_sparse_laplacian(T* __restrict__ g, const T* __restrict__ z, const T* __rest
 #pragma unroll 1
         for (Walk at(rows, columns); at.inside(); at.next()) {
             const long long node = COLUMNS ? at.column : at.row;
-            // Where node 0 has the entry of this line.
+            // The entry of node 0 in this line.
             const long long origin = base + (COLUMNS ? at.index - at.column : at.column);
             const long long spacing = COLUMNS ? 1 : columns;
             const T current = z[base + at.index];

@@ -1,4 +1,4 @@
-// The learned graph, from V and the Gram matrix K of its nodes, in two passes: statistics, then all the rest.
+// The learned graph, from V and the Gram matrix K of its nodes, in two passes: statistics, then the rest.
 //
 // With D_ij = K_ii + K_jj - 2 K_ij and P the softmax of V (of each row, or of all entries):
 //
@@ -7,11 +7,11 @@
 //     1 global     P + P^T               <P, D>                    P (D - R)
 //     2 product    exp(V + V^T) / S      1/2 <A, D>                A D - R P,        S = sum exp(V)
 //
-// K is symmetric up to rounding; for a pair of tiles the one above the diagonal serves both.
+// K is symmetric up to rounding; a pair of tiles uses the tile above the diagonal for both.
 
 enum : int { ROW = 0, GLOBAL = 1, PRODUCT = 2 };
 
-// How many blocks a multiprocessor should hold at least: this bounds the registers, at 64, 80 or 128.
+// Blocks that a multiprocessor should hold, which limits a thread to 64, 80 or 128 registers.
 template <typename T>
 constexpr int STATISTICS_BLOCKS = sizeof(T) == sizeof(float) ? 4 : 2;
 template <typename T>
@@ -23,7 +23,7 @@ constexpr int STEP_UNROLL = sizeof(T) == sizeof(float) ? 4 : 2;
 //
 // The pairs (a, a), ..., (a, t - 1) make a line of t - a. For even t, the lines a and t - 1 - a have t + 1
 // pairs together; for odd t, line 0 has t, and so have the lines a and t - a together. Either way all pairs
-// make a rectangle of width t | 1.
+// form a rectangle of width t | 1.
 struct StripPair {
     int low, high;
 
@@ -39,10 +39,10 @@ struct StripPair {
 
 __device__ __forceinline__ int strips_of(int nodes) { return (nodes + TILE - 1) / TILE; }
 
-// t (t + 1) / 2: the area of that rectangle. It is an int for all graphs of up to two million nodes.
+// t (t + 1) / 2, the area of that rectangle. It fits into an int for graphs of up to two million nodes.
 __device__ __forceinline__ int pairs_of(int strips) { return (strips | 1) * ((strips + 1) / 2); }
 
-// The two sums of a softmax that is not normalised: of exp(V), and of the weights times D.
+// The two sums of a softmax before normalisation: of exp(V), and of the weights times D.
 template <typename T>
 struct Softmax {
     Scaled<T> mass, energy;
@@ -133,8 +133,9 @@ __device__ __forceinline__ void add_pairs(Softmax<T>& of, const T* v, const T* g
 // maximum of each row, 1 / its sum of exponentials, and r_i; otherwise (batch, 3) with the maximum, 1 / the
 // sum, and R.
 //
-// ROW and GLOBAL: one warp for a row, eight rows in a block; the diagonal of K, far apart in memory, comes
-// through shared memory once for eight rows. PRODUCT: pairs of tiles, so that V_ij and V_ji meet.
+// ROW and GLOBAL: one warp for a row, eight rows in a block; the diagonal of K, scattered in memory, is
+// loaded into shared memory once for eight rows. PRODUCT: pairs of tiles, so that one block has V_ij and
+// V_ji.
 // Launch: block 256; z = min(batch, 65535); x = min(needed, 2048) with needed = ceil(nodes / 8) for ROW and
 // GLOBAL, t (t + 1) / 2 with t = ceil(nodes / 32) for PRODUCT.
 // partial: 6 * batch * gridDim.x values of T. tickets: batch, all 0 (and 0 again afterwards).
@@ -220,8 +221,7 @@ graph_statistics(const T* __restrict__ v, const T* __restrict__ gram, T* __restr
     }
 }
 
-// What is known about the nodes of a strip: maximum, 1 / sum, energy of their row (or of the matrix), and
-// K_ii.
+// Statistics of the nodes of a strip: maximum, 1 / sum and energy of their row (or of the matrix), and K_ii.
 template <typename T>
 struct Strip {
     T top[TILE], inverse[TILE], energy[TILE], length[TILE];
@@ -237,7 +237,7 @@ struct Strip {
     }
 };
 
-// pull of the nodes of one strip: 2 weight times the sums over all tiles, which have all been written.
+// pull of the nodes of one strip: 2 weight times the sums over all tiles, when all of them are written.
 template <typename T>
 __device__ __forceinline__ void finish_strip(const T* degrees, T* pull, T factor, T (*sums)[TILE], int strip,
                                              int strips, int nodes) {
@@ -261,20 +261,21 @@ __device__ __forceinline__ void finish_strip(const T* degrees, T* pull, T factor
 }
 
 // adjacency (bit for bit symmetric), pull_i = 2 weight sum_j A_ij, and weight * the gradient of R in V:
-// written to `gradient`, or with ADAM used at once for the step of V and its moments, which are then read and
+// written to `gradient`, or with ADAM used directly for the step of V, so that V and its moments are read and
 // written once.
 //
-// A block takes the tiles (I, J) and (J, I), I <= J, of V into shared memory. Thread (row, lane) of the upper
+// A block loads the tiles (I, J) and (J, I), I <= J, of V into shared memory. Thread (row, lane) of the upper
 // entry (i, j) finds V_ji there, computes A_ij = A_ji once and both gradients, and leaves A_ij and the
-// gradient of V_ji to the thread that writes them in row j. So global memory is read and written along rows,
-// V and K once. On the diagonal, I = J, threads with row <= lane do the first part, the others the second.
+// gradient of V_ji in shared memory to the thread that writes row j. So global memory is accessed along rows,
+// and V and K are read once. On the diagonal, I = J, threads with row <= lane do the first part, the others
+// the second.
 //
 // Degrees: a pair adds its 32 row sums to strip I as tile J, and if I < J its column sums to strip J as tile
 // I, so every strip gets exactly one part from each of the t tiles. The block that draws the last of the t
 // tickets of a strip adds them.
 //
 // Launch: block 256; grid x = t (t + 1) / 2 with t = ceil(nodes / 32), z = min(batch, 65535); any other grid
-// is right.
+// works.
 // statistics: of graph_statistics of the same KIND. degrees: batch * t * nodes values of T. tickets: batch *
 // t, all 0 (and 0 again afterwards). With ADAM: gradient is not used (null); otherwise first, second,
 // numbers, cursor are not (null).

@@ -1,8 +1,8 @@
-// The end of an iteration: what it computed goes into a ring buffer on the device, and the cursor moves on.
+// The end of an iteration: store its values in a ring buffer on the device and advance the cursor.
 
 // ring[cursor][s][b] <- the b-th value of the s-th source; then cursor <- cursor + 1, and 0 after the last
 // line. `sources` has `count` addresses of arrays of `batch` values; `ring` is (capacity, count, batch).
-// Launch: block 256, grid 1, after all kernels that read the cursor. Further blocks would do nothing.
+// Launch: block 256, grid 1, after all kernels that read the cursor. Further blocks do nothing.
 template <typename T>
 __global__ void __launch_bounds__(THREADS, RESIDENT)
 record(const long long* __restrict__ sources, int count, int batch, T* __restrict__ ring, int* cursor,

@@ -1,6 +1,6 @@
 // The fidelity, its gradient, and the degree parts of the Laplacians: one pass over x, y and the weights.
 
-// The scales of the lines through the entries of one matrix; one that is absent is a null pointer.
+// The row and column scales of one matrix; an absent one is a null pointer.
 template <typename T>
 struct LineScales {
     const T* rows;
@@ -55,7 +55,7 @@ masked_residual(const T* __restrict__ x, const T* __restrict__ y, const T* __res
     }
 }
 
-// g <- g + (row_scale_i + column_scale_j) x; a scale that is absent is a null pointer.
+// g <- g + (row_scale_i + column_scale_j) x; an absent scale is a null pointer.
 // Launch: as masked_residual.
 template <typename T>
 __global__ void __launch_bounds__(THREADS, RESIDENT)

@@ -1,8 +1,8 @@
-// What the kernels of the sparse form share: lines of entries in pieces, and rows of factors in registers.
+// Shared by the kernels of the sparse form: pieces of lines of entries, and rows of factors in registers.
 //
 // The host puts this text between support.cuh and each sparse_*.cu. Factors are C-contiguous (lines, rank).
-// A warp works on one line, or one piece of a long line, at a time: its lanes have the columns of a row, so
-// that rows gathered from all over memory are read in whole sectors. Every sum has a fixed order.
+// A warp works on one line, or one piece of a long line, at a time. Its lanes hold the columns of a row, so
+// that gathered rows are read in whole sectors. Every sum has a fixed order.
 
 enum : int {
     PARTS = 4,                // columns of a row that a lane keeps in registers
@@ -15,7 +15,7 @@ constexpr int GATHERING_BLOCKS = sizeof(T) == sizeof(float) ? 4 : 2;
 
 __device__ __forceinline__ int lane_of_thread() { return static_cast<int>(threadIdx.x % LANES); }
 
-// The first of the items that this warp works on when all warps of the grid stride over them, and the stride.
+// The first item of this warp when all warps of the grid stride over the items, and the stride.
 __device__ __forceinline__ long long first_item() {
     return static_cast<long long>(blockIdx.x) * WARPS + threadIdx.x / LANES;
 }
@@ -102,9 +102,9 @@ struct Columns {
     }
 };
 
-// One piece of a line: the entries from first to last. A line that is one piece has slot -1, and its sums go
-// to where they belong; other pieces leave theirs in a row of `parts` (slots, rank + 1), and join_pieces adds
-// these up in their order.
+// One piece of a line: the entries from first to last. A line of one piece has slot -1 and writes its sums
+// directly; other pieces write theirs to a row of `parts` (slots, rank + 1), and join_pieces adds these in
+// their order.
 struct Piece {
     long long line, slot, first, last;
 
@@ -122,7 +122,7 @@ struct Piece {
         return is_whole() ? whole + line * rank : parts + slot * (rank + 1);
     }
 
-    // Where the sum over this piece of one number for each entry goes.
+    // Where the sum of one number per entry of this piece goes.
     template <typename T>
     __device__ __forceinline__ T* total(T* whole, T* parts, int rank) const {
         return is_whole() ? whole + line : parts + slot * (rank + 1) + rank;

@@ -4,9 +4,9 @@
 //     R = 1/2 sum P D,    slope of a logit = 1/2 P_ij (D_ij - r_i),  r_i = sum_j P_ij D_ij
 //     2 L t = sum_j P_ij (t_i - t_j) + sum_j P_ji (t_i - t_j): the first half here, the second by gap_sums
 
-// Of `pull` the first COLUMNS columns are written; gap_sums makes the others from the weights. A node is one
-// warp's, however many edges it has. Sums of weights that are not normalised yet are divided in the end, so
-// that each t_j is gathered once. A lane writes the edges that it reads again.
+// The first COLUMNS columns of `pull` are written here; gap_sums computes the others from the weights. One
+// warp works on a node, however many edges it has. Sums are normalised at the end, so that each t_j is
+// gathered once. A lane reads again only the edges that it wrote itself.
 // Launch: block 256; grid x = min(ceil(nodes / 8), 2048).
 // partial: 2 * gridDim.x values of T. tickets: 1, which is 0 (and 0 again afterwards).
 template <typename T>

@@ -1,6 +1,6 @@
 // Observed entries of a large matrix: values x_ij = mean + b_i + c_j + u_i . v_j, errors, and their slopes.
 
-// The rest of sum a b, for the columns that are not in registers; this lane's part of it.
+// This lane's part of sum a b over the columns that are not in registers.
 template <typename T>
 __device__ __forceinline__ T rest_of_dot(const T* a, const T* b, int rank) {
     T sum = T(0);
@@ -12,7 +12,7 @@ __device__ __forceinline__ T rest_of_dot(const T* a, const T* b, int rank) {
 
 // With e = x - y at the entries of line i:
 //     slopes <- s e,    gradient_i <- sum s e v_j,    totals_i <- sum s e,    value = s/2 sum e^2
-// Of the gradient the first COLUMNS columns are written; line_sums makes the others from the slopes.
+// The first COLUMNS columns of the gradient are written here; line_sums computes the others from the slopes.
 // Launch: block 256; grid x = min(ceil(pieces / 8), 2048).
 // partial: 2 * gridDim.x values of T. tickets: 1, which is 0 (and 0 again afterwards). parts: see Piece.
 template <typename T>

@@ -1,8 +1,8 @@
-// Sums over the entries of each line of rows that they name: sparse-dense products, and Laplacians of graphs.
+// Sums over the rows that the entries of each line refer to: sparse-dense products, Laplacians of graphs.
 //
-// Work is dealt out in units: one piece of a line, and COLUMNS of the columns from `start` on. `weights` has
-// one number for each entry of the pattern by rows; a pattern by columns finds it by `places`, null for the
-// identity.
+// A unit of work is one piece of a line and a group of COLUMNS columns, from `start` on. `weights` has one
+// number for each entry of the pattern by rows; for a pattern by columns, `places` are their indices there,
+// and a null pointer is the identity.
 
 struct Unit {
     long long piece;
@@ -12,7 +12,7 @@ struct Unit {
         : piece(unit / chunks), start(start_column + static_cast<int>(unit % chunks) * COLUMNS) {}
 };
 
-// How many units of columns there are.
+// The number of groups of columns.
 __device__ __forceinline__ int chunks_of(int start, int rank) {
     return (rank - start + COLUMNS - 1) / COLUMNS;
 }
@@ -86,9 +86,8 @@ gap_sums(const long long* __restrict__ starts, const int* __restrict__ lines, co
     }
 }
 
-// out_i <- (out_i if ADDS) + the sum of its pieces, for lines of several pieces: the s-th of them is
-// lines[s], and has the slots firsts[s] to firsts[s + 1]. totals_i likewise, if it is given. Columns from
-// `start` on.
+// out_i <- (out_i if ADDS) + the sum of its pieces, for lines of several pieces: the s-th such line is
+// lines[s], with the slots firsts[s] to firsts[s + 1]. totals_i likewise, if given. Columns from `start` on.
 // Launch: block 256; grid x = min(ceil(splits * (rank + 1) / 256), 2048).
 template <typename T, bool ADDS>
 __global__ void __launch_bounds__(THREADS, RESIDENT)

@@ -1,17 +1,17 @@
-// What the kernels share: sums that keep small terms, softmax sums, Adam's step, "the last block finishes".
+// Shared by all kernels: compensated sums, softmax sums, Adam's step, and sums that the last block finishes.
 //
 // The host puts this text in front of each .cu file. All arrays are C-contiguous stacks (batch, rows,
 // columns). Blocks have THREADS threads in one dimension; grids may have any size, because every loop strides
-// over the grid. Problems of a stack go through blockIdx.z. No result depends on the order in which blocks or
-// threads run.
+// over the grid. blockIdx.z runs over the problems of a stack. No result depends on the order of blocks or
+// threads.
 
 enum : int {
     TILE = 32,   // nodes in a strip, and the side of a tile
-    PITCH = 33,  // of a tile in shared memory: the entries of a column, too, lie in 32 different banks
+    PITCH = 33,  // of a tile in shared memory: the entries of a column also lie in 32 different banks
     LANES = 32,
     THREADS = 256,
     WARPS = THREADS / LANES,
-    RESIDENT = 4,  // blocks on a multiprocessor that the registers must leave room for: at most 64 of them
+    RESIDENT = 4,  // blocks on a multiprocessor, which limits a thread to 64 registers
 };
 enum : unsigned { FULL = 0xffffffffu };
 
@@ -35,14 +35,13 @@ __device__ __forceinline__ T larger(T a, T b) {
     return b > a ? b : a;
 }
 
-// The place of an entry in a stack, in 64 bits: one matrix of 50 000 x 50 000 has more than 2^31 entries.
+// The index of an entry in a stack, in 64 bits: one matrix of 50 000 x 50 000 has more than 2^31 entries.
 __device__ __forceinline__ long long place(long long matrix, int row, int column, int rows, int columns) {
     return (matrix * rows + row) * columns + column;
 }
 
-// The entries of one matrix that belong to this thread when the whole grid strides over them in memory order.
-// Row and column follow by addition: there is no division inside the loop. Beyond the end the row may wrap
-// around.
+// The entries of one matrix for this thread, when the whole grid strides over them in memory order. Rows and
+// columns advance by addition, without a division inside the loop. Beyond the end the row may wrap around.
 struct Walk {
     long long index, size, stride;
     unsigned row, column, columns, row_step, column_step;
@@ -71,7 +70,7 @@ struct Walk {
     }
 };
 
-// A sum with its rounding errors: high + low. Float kernels have no double to sum in, and 10^9 terms to sum.
+// A sum with its rounding errors, high + low: float kernels sum up to 10^9 terms without double precision.
 template <typename T>
 struct Sum {
     T high, low;
@@ -89,7 +88,7 @@ struct Sum {
         low += other.low;
     }
 
-    // An infinite sum has an error of NaN; it stays infinite.
+    // The error of an infinite sum is NaN; the value stays infinite.
     __device__ __forceinline__ T value() const {
         const T total = high + low;
         return total == total ? total : high;
@@ -100,11 +99,11 @@ struct Sum {
     }
 };
 
-// exp(top) * (high + low): a sum of terms exp(v) * f whose greatest exponent so far is taken out.
+// exp(top) * (high + low): a sum of terms exp(v) * f, where top is the greatest exponent so far.
 //
-// Raising the top from c to c' multiplies what was summed by exp(c - c') <= 1. Two such sums are merged by
-// raising both to the greater top; so a softmax is summed in one pass, in parts, and nothing overflows. An
-// empty one has the lowest finite top and the sum 0, which leaves any other unchanged.
+// Raising the top from c to c' multiplies the sum by exp(c - c') <= 1. Two such sums are merged by raising
+// both to the greater top, so a softmax is summed in one pass, in parts, without overflow. An empty sum has
+// the lowest finite top and the sum 0; merging it changes nothing.
 template <typename T>
 struct Scaled {
     T top;
@@ -156,13 +155,13 @@ __device__ __forceinline__ S block_merged(S sum, S* shared) {
     return total;
 }
 
-// Draw a ticket; true for the last of so many drawers. That draw sets it back to 0, for the next launch.
+// Draw a ticket; true for the last of `drawers` draws, which also resets it to 0 for the next launch.
 __device__ __forceinline__ bool draw_last(unsigned* ticket, unsigned drawers) {
     return atomicInc(ticket, drawers - 1) == drawers - 1;
 }
 
-// True in every thread of the last of so many blocks that come here. What the others wrote before they came
-// can be read afterwards: they write, fence and draw; the last one draws, fences and reads.
+// True in every thread of the last of `blocks` blocks, which may then read what the other blocks wrote: they
+// write, fence and draw; the last one draws, fences and reads.
 __device__ __forceinline__ bool is_last_block(unsigned* ticket, unsigned blocks) {
     __shared__ int last;
     __threadfence();
@@ -198,7 +197,7 @@ __device__ __forceinline__ void finish_sum(Sum<T> sum, T factor, Sum<T>* partial
     }
 }
 
-// The numbers of one update in the current iteration: `numbers` is (capacity, width), `cursor` names a row.
+// The numbers of one update in the current iteration: `numbers` is (capacity, width), `cursor` its row.
 template <typename T>
 __device__ __forceinline__ const T* current_numbers(const T* numbers, const int* cursor, int width,
                                                     long long offset) {

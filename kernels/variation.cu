@@ -1,6 +1,5 @@
 // Total variation and its gradient, in gather form: every entry looks at its four neighbours, so no two
-// threads write to the same place. A difference belongs to the entry above it or to the left of it, which
-// adds its value to the sum.
+// threads write to the same place. The upper or left entry of a difference adds its value to the sum.
 
 template <typename T, bool QUADRATIC>
 struct Variation {

@@ -26,7 +26,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from airnp.engines import _cpu_kernels
-from tests.cupy_double.fixture import cupy_double  # noqa: F401
+from tests.cupy_double.fixture import cupy_double, gpu  # noqa: F401
 
 # A shell makes its background jobs deaf to Ctrl-C, and their children with them. Tests that send it to one
 # must not depend on how pytest was started.

@@ -1,8 +1,8 @@
 """BLAS from inside numba: ``gemm`` and ``syrk`` by address, on row-major matrices.
 
-The routines are those of the library that NumPy itself multiplies with, where it can be found, else
-SciPy's, which publishes their addresses. Addresses are handed to compiled kernels as plain integers, so
-that the kernels can be cached on disk: an address changes with every process.
+The routines are those of the library that NumPy itself uses if it can be found, else SciPy's, which publishes
+their addresses. Compiled kernels receive addresses as integer arguments, because an address differs between
+processes and the kernels are cached on disk.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def address(routine: str, dtype: np.dtype[Any]) -> int:
 
 
 def _of_numpy(name: str) -> int | None:
-    """Return the address in the OpenBLAS that NumPy's wheels bring, or None where NumPy came otherwise."""
+    """Return the address in the OpenBLAS of NumPy's wheels, or None if NumPy has another BLAS."""
     from threadpoolctl import threadpool_info
 
     for library in threadpool_info():
@@ -49,23 +49,19 @@ def _of_scipy(routine: str) -> int:
 
 
 def _call_fortran(builder: Any, routine: Any, arguments: list[Any]) -> None:
-    """Emit a call of the routine at an address; Fortran wants a pointer to every argument."""
+    """Emit a call of the routine at an address; Fortran takes a pointer to every argument."""
     function_type = ir.FunctionType(ir.VoidType(), [argument.type for argument in arguments])
     builder.call(builder.inttoptr(routine, function_type.as_pointer()), arguments)
 
 
 def _by_reference(builder: Any, value: Any) -> Any:
+    # 64-bit integers also serve a library of 32-bit integers: it reads the lower half, which comes first.
     return cgutils.alloca_once_value(builder, value)
 
 
 def _character(builder: Any, transposed: Any, yes: str, no: str) -> Any:
     byte = ir.IntType(8)
     return _by_reference(builder, builder.select(transposed, byte(ord(yes)), byte(ord(no))))
-
-
-def _integer(builder: Any, value: Any) -> Any:
-    # 64 bits serve a library of 32-bit integers too: it reads the lower half, which comes first.
-    return _by_reference(builder, value)
 
 
 def _matrix(builder: Any, location: Any, scalar: Any) -> Any:
@@ -76,8 +72,7 @@ def _matrix(builder: Any, location: Any, scalar: Any) -> Any:
 def gemm(typingctx, routine, transpose_a, transpose_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc):
     """C ← alpha · op(A) op(B) + beta · C for row-major matrices at addresses a, b, c.
 
-    A row-major matrix is its transpose in column-major order, and Cᵀ = op(B)ᵀ op(A)ᵀ: the operands change
-    places.
+    A row-major matrix is its transpose in column-major order, and Cᵀ = op(B)ᵀ op(A)ᵀ, so the operands swap.
     """
     whole, flag = types.int64, types.boolean
     signature = types.void(
@@ -89,17 +84,17 @@ def gemm(typingctx, routine, transpose_a, transpose_b, m, n, k, alpha, a, lda, b
         arguments = [
             _character(builder, tb, "T", "N"),
             _character(builder, ta, "T", "N"),
-            _integer(builder, n),
-            _integer(builder, m),
-            _integer(builder, k),
+            _by_reference(builder, n),
+            _by_reference(builder, m),
+            _by_reference(builder, k),
             _by_reference(builder, alpha),
             _matrix(builder, b, alpha),
-            _integer(builder, ldb),
+            _by_reference(builder, ldb),
             _matrix(builder, a, alpha),
-            _integer(builder, lda),
+            _by_reference(builder, lda),
             _by_reference(builder, beta),
             _matrix(builder, c, alpha),
-            _integer(builder, ldc),
+            _by_reference(builder, ldc),
         ]
         _call_fortran(builder, routine, arguments)
         return context.get_dummy_value()
@@ -119,14 +114,14 @@ def syrk(typingctx, routine, transpose, n, k, alpha, a, lda, beta, c, ldc):
         arguments = [
             upper,
             _character(builder, transpose, "N", "T"),
-            _integer(builder, n),
-            _integer(builder, k),
+            _by_reference(builder, n),
+            _by_reference(builder, k),
             _by_reference(builder, alpha),
             _matrix(builder, a, alpha),
-            _integer(builder, lda),
+            _by_reference(builder, lda),
             _by_reference(builder, beta),
             _matrix(builder, c, alpha),
-            _integer(builder, ldc),
+            _by_reference(builder, ldc),
         ]
         _call_fortran(builder, routine, arguments)
         return context.get_dummy_value()

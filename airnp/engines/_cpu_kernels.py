@@ -1,9 +1,9 @@
 """The CPU engine's loops, compiled by numba on first use and cached on disk.
 
-All arrays are C-contiguous stacks ``(batch, rows, columns)``, all scalars of their dtype (a Python number
-would make numba compute in double precision). Every kernel cuts its work into ``chunks`` that may run
-side by side; with one chunk it is a plain loop without any thread pool. Sums are reassociated so that
-they vectorise; NaN and infinity keep their meaning.
+All arrays are C-contiguous stacks ``(batch, rows, columns)``, all scalars have their dtype (a Python number
+would make numba compute in double precision). Every kernel splits its work into ``chunks`` that may run in
+parallel; with one chunk it is a plain loop without a thread pool. Sums are reassociated so that they
+vectorise; NaN and infinity propagate as usual.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from airnp.engines._vector import exp, lanes, maximum, mirror_tile, symmetrize_t
 _FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
 _TILE = 32
 PIECE = 4096
-"""Entries that are summed up by themselves where a sum must not depend on the number of threads."""
+"""Entries of a partial sum, in sums that must not depend on the number of threads."""
 
 _PRANGE_ONLY = {
     "prange": True,
@@ -39,7 +39,7 @@ _PRANGE_ONLY = {
 
 
 class _CompileNote(event.Listener):
-    """Says once that numba compiles, so that a first fit does not look like a hang."""
+    """Prints once that numba compiles, so that a first fit does not look like a hang."""
 
     _said = False
 
@@ -56,35 +56,35 @@ event.register("numba:compile", _CompileNote())
 
 
 class Kernel:
-    """A loop in two builds: serial for one chunk, parallel for several; each compiled when first called."""
+    """A loop in two builds, serial for one chunk and parallel for several, compiled when first called."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
-        self._serial = _compiled(function, parallel=False)
+        self._serial = _compile(function, parallel=False)
         self._parallel: Any = None
 
     def build(self, chunks: int) -> Any:
-        """Return the compiled function for so many chunks, which takes them as its last argument."""
+        """Return the build for a number of chunks, which is also the last argument of a call."""
         if chunks == 1:
             return self._serial
         if self._parallel is None:
-            self._parallel = _compiled(_renamed(self._function), parallel=True)
+            self._parallel = _compile(_rename(self._function), parallel=True)
         return self._parallel
 
 
-def _renamed(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a copy under another name: numba's cache tells builds apart by name, not by their options."""
+def _rename(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a copy under another name: numba's cache distinguishes builds by name, not by options."""
     name = function.__name__ + "_parallel"
     twin = FunctionType(function.__code__, function.__globals__, name)
     twin.__module__, twin.__qualname__ = function.__module__, name
     return twin
 
 
-def _compiled(function: Callable[..., Any], *, parallel: bool) -> Any:
-    """Return the numba build of a function; without its cache where no directory can be written.
+def _compile(function: Callable[..., Any], *, parallel: bool) -> Any:
+    """Return the numba build of a function, without a cache if no directory is writable.
 
-    Only what says ``prange`` is parallel. A kernel has one such loop: numba would fuse two, and let a
-    thread read what another has not written yet.
+    Only ``prange`` loops are parallel. A kernel has one of them: numba would fuse two, and a thread could
+    then read what another has not written yet.
     """
     loops = _PRANGE_ONLY if parallel else False
     options = {"parallel": loops, "fastmath": _FASTMATH, "error_model": "numpy", "nogil": True}
@@ -95,8 +95,8 @@ def _compiled(function: Callable[..., Any], *, parallel: bool) -> Any:
 
 
 @njit(fastmath=_FASTMATH, error_model="numpy")
-def _normalized(weights, inverse, products, lengths, i):
-    """Scale a row of the softmax and return Σ_j P_ij D_ij."""
+def _normalize(weights, inverse, products, lengths, i):
+    """Normalise a row of the softmax and return Σ_j P_ij D_ij."""
     length = lengths[i]
     total = weights.dtype.type(0)
     for j in range(weights.size):
@@ -108,14 +108,14 @@ def _normalized(weights, inverse, products, lengths, i):
 
 @njit(fastmath=_FASTMATH, error_model="numpy")
 def _gradient_row(target, weights, products, lengths, length, scale):
-    """scale · P ⊙ (D − shift) of one row; ``length`` is the norm of its node less the shift."""
+    """target ← scale · P ⊙ (D − shift) of one row; ``length`` is the node's squared norm minus the shift."""
     for j in range(target.size):
         target[j] = scale * weights[j] * (length + lengths[j] - products[j] - products[j])
 
 
 @njit(fastmath=_FASTMATH, error_model="numpy")
 def _adam_row(values, mean, square, weights, products, lengths, length, scale, settings):
-    """Adam's step of one row of V by :func:`_gradient_row`, which is not written to memory."""
+    """Adam's step of one row of V by the gradient of :func:`_gradient_row`, which is not stored."""
     gain1, keep2, gain2 = settings[0], settings[1], settings[2]
     rate, root, epsilon = settings[3], settings[4], settings[5]
     for j in range(values.size):
@@ -146,13 +146,13 @@ def _add_up(values, scale, totals):
 
 @Kernel
 def multiply(routine, a, transpose_a, b, transpose_b, c, alpha, beta, chunks):
-    """C ← alpha · op(A) op(B) + beta · C; an operand with one matrix serves the whole stack."""
+    """C ← alpha · op(A) op(B) + beta · C; an operand with one matrix is used for the whole stack."""
     batch, m, n = c.shape
     inner = a.shape[1] if transpose_a else a.shape[2]
     size = c.itemsize
     a_step = a.shape[1] * a.shape[2] if a.shape[0] > 1 else 0
     b_step = b.shape[1] * b.shape[2] if b.shape[0] > 1 else 0
-    # Chunks are matrices of the stack where there are enough, else bands of rows of every matrix.
+    # Chunks are matrices of the stack if there are enough, else bands of rows of every matrix.
     by_matrix = batch >= chunks
     for chunk in prange(chunks):
         first, last = (chunk * batch // chunks, (chunk + 1) * batch // chunks) if by_matrix else (0, batch)
@@ -182,7 +182,7 @@ def multiply(routine, a, transpose_a, b, transpose_b, c, alpha, beta, chunks):
 def symmetric_product(gemm_routine, syrk_routine, z, transposed, k, one, zero, chunks):
     """The lower triangle of K ← op(Z) op(Z)ᵀ.
 
-    Bands of rows end at n √(t / chunks), so that all have the same area of the triangle.
+    Bands of rows end at n √(t / chunks), so that all have equal areas of the triangle.
     """
     batch, n, _ = k.shape
     inner = z.shape[1] if transposed else z.shape[2]
@@ -249,7 +249,7 @@ def mirror(k, chunks):
     tiles = (n + _TILE - 1) // _TILE
     like = k.dtype.type(0)
     for chunk in prange(chunks):
-        # Every so many columns of tiles: they get shorter from left to right.
+        # Every chunks-th column of tiles, because they get shorter from left to right.
         for tile in range(chunk, batch * tiles, chunks):
             matrix, left = tile // tiles, (tile % tiles) * _TILE
             for top in range(left, n, _TILE):
@@ -262,9 +262,8 @@ def row_graph(
 ):
     """P = softmax of each row of V; totals = half · ⟨P, D⟩; and the gradient of V or Adam's step by it.
 
-    ``gradient`` ← half · weight · P ⊙ (D − r), r_i = Σ_j P_ij D_ij; with ``adjust``, V makes its step by
-    that instead, and nothing is written to ``gradient``. All is done row by row, while a row is in the
-    nearest cache.
+    ``gradient`` ← half · weight · P ⊙ (D − r), r_i = Σ_j P_ij D_ij; with ``adjust``, V steps by it instead
+    and ``gradient`` is not written. Rows are finished one by one, while each is in the nearest cache.
     """
     batch, n, _ = v.shape
     rows = batch * n
@@ -281,7 +280,7 @@ def row_graph(
                 value = exp(source[j] - top)
                 weights[j] = value
                 total += value
-            energy = _normalized(weights, one / total, products, norms[matrix], i)
+            energy = _normalize(weights, one / total, products, norms[matrix], i)
             energies[matrix, i] = energy
             length = norms[matrix, i] - energy
             if adjust:
@@ -307,7 +306,7 @@ def maxima(v, tops, chunks):
 
 @Kernel
 def exponentials(v, tops, keep, p, inverses, chunks):
-    """P ← exp(V − top) if it is to be kept, and 1 / ΣP of each matrix, in every entry of its line."""
+    """P ← exp(V − top) if ``keep``, and 1 / ΣP of each matrix, in every entry of its line of ``inverses``."""
     batch, n, _ = v.shape
     rows = batch * n
     one = v.dtype.type(1)
@@ -335,7 +334,7 @@ def global_energies(p, inverses, gram, norms, energies, totals, chunks):
     for chunk in prange(chunks):
         for row in range(chunk * rows // chunks, (chunk + 1) * rows // chunks):
             matrix, i = row // n, row % n
-            energies[matrix, i] = _normalized(
+            energies[matrix, i] = _normalize(
                 p[matrix, i], inverses[matrix, i], gram[matrix, i], norms[matrix], i
             )
     _add_up(energies, 1.0, totals)
@@ -381,7 +380,7 @@ def symmetrize(p, half, chunks):
     batch, n, _ = p.shape
     tiles = (n + _TILE - 1) // _TILE
     for chunk in prange(chunks):
-        # Every so many columns of tiles, each from its diagonal downwards: no two touch the same pair.
+        # Every chunks-th column of tiles, from its diagonal downwards: no two chunks touch the same pair.
         for tile in range(chunk, batch * tiles, chunks):
             matrix, left = tile // tiles, (tile % tiles) * _TILE
             for top in range(left, n, _TILE):
@@ -425,7 +424,7 @@ def pair_adjacency(v, tops, inverses, gram, a, norms, energies, totals, chunks):
 
 @Kernel
 def pair_gradient(v, tops, inverses, a, gram, norms, totals, scale, gradient, chunks):
-    """``gradient`` ← scale · (A ⊙ D − R · P), with P = exp(V − top) · inverse made on the way."""
+    """``gradient`` ← scale · (A ⊙ D − R · P), with P = exp(V − top) · inverse."""
     batch, n, _ = v.shape
     rows = batch * n
     for chunk in prange(chunks):
@@ -442,9 +441,9 @@ def pair_gradient(v, tops, inverses, a, gram, norms, totals, scale, gradient, ch
 
 @Kernel
 def masked_residual(x, y, weights, scale, delta, row_scale, column_scale, gradient, values, totals, chunks):
-    """gradient ← s w ⊙ (x − y), clipped at ±delta where that is positive, + (row_scale + column_scale) ⊙ x.
+    """gradient ← s w ⊙ (x − y) + (row_scale + column_scale) ⊙ x, with x − y clipped at ±delta if delta > 0.
 
-    ``totals`` gets the fidelity; ``values`` is space for each row's part of it.
+    ``totals`` gets the fidelity; ``values`` is scratch for the part of each row.
     """
     batch, m, n = x.shape
     rows = batch * m
@@ -490,8 +489,8 @@ def add_scaled_lines(g, x, row_scale, column_scale, chunks):
 def add_laplacian(g, z, neighbours, row_degrees, column_degrees, scale, values, totals, chunks):
     """g ← g + scale · L z with L z = degree ⊙ z − neighbours, and Σ z ⊙ L z for each row.
 
-    One of the two degrees is zero: nodes are rows of z, or its columns. Degrees of one graph serve the
-    whole stack.
+    One of the two degrees is zero: nodes are rows of z, or its columns. Degrees of one graph are used for
+    the whole stack.
     """
     batch, m, n = z.shape
     rows = batch * m
@@ -536,7 +535,7 @@ def add_sparse_laplacian_of_rows(g, z, data, indices, indptr, degrees, scale, va
 
 @Kernel
 def add_sparse_laplacian_of_columns(g, x, data, indices, indptr, degrees, scale, values, totals, chunks):
-    """The same for nodes that are columns of x: every row of x is read once and stays in the cache."""
+    """The same for nodes that are columns of x; every row of x is read once and stays in the cache."""
     batch, m, n = x.shape
     rows = batch * m
     for chunk in prange(chunks):
@@ -620,7 +619,7 @@ def adam(p, g, first, second, settings, chunks):
     gain1, keep2, gain2 = settings[0], settings[1], settings[2]
     rate, root, epsilon = settings[3], settings[4], settings[5]
     for chunk in prange(chunks):
-        # Slices, because an index that starts anywhere might be negative for all the compiler knows.
+        # Slices, because the compiler cannot rule out that an index with an offset is negative.
         part = slice(chunk * size // chunks, (chunk + 1) * size // chunks)
         values, slopes, mean, square = p[part], g[part], first[part], second[part]
         for i in range(values.size):
@@ -633,7 +632,7 @@ def adam(p, g, first, second, settings, chunks):
 
 @njit(error_model="numpy")
 def _squares(values):
-    """The sum of squares in double precision, in one order: builds would reassociate it differently."""
+    """The sum of squares in double precision, in a fixed order that is the same in both builds."""
     a, b, c, d = 0.0, 0.0, 0.0, 0.0
     even = values.size - values.size % 4
     for i in range(0, even, 4):
@@ -650,8 +649,8 @@ def _squares(values):
 def mean_squares(g, second, settings, partial, chunks):
     """second ← β2 · second + (1 − β2) · the mean of the squares of each line of ``g`` (batch, entries).
 
-    Sums are over pieces of ``PIECE`` entries, ``partial`` (batch, pieces), and then over those in their
-    order: how many threads there are changes no bit.
+    Partial sums over ``PIECE`` entries, ``partial`` (batch, pieces), are added in their order, so that the
+    result does not depend on the number of threads.
     """
     batch, size = g.shape
     pieces = partial.shape[1]
@@ -669,7 +668,7 @@ def mean_squares(g, second, settings, partial, chunks):
 
 @njit(error_model="numpy")
 def _move(values, slopes, mean, gain, scale):
-    """Adam's first moment and step, rounded after each operation: no bit depends on where a loop is cut."""
+    """Adam's first moment and step, rounded after each operation, so that chunks do not change any bit."""
     for i in range(values.size):
         average = mean[i] + gain * (slopes[i] - mean[i])
         mean[i] = average
@@ -678,7 +677,7 @@ def _move(values, slopes, mean, gain, scale):
 
 @Kernel
 def adam_of_matrices(p, g, first, second, settings, chunks):
-    """Adam's step of parameters (batch, entries), ``second`` (batch,) being that of all their entries."""
+    """Adam's step of parameters (batch, entries) with one second moment per matrix, ``second`` (batch,)."""
     batch, size = p.shape
     gain1, rate, root, epsilon = settings[0], settings[3], settings[4], settings[5]
     for chunk in prange(chunks):

@@ -1,8 +1,8 @@
 """cuBLAS through ctypes: one function, ``gemm``, on row-major stacks.
 
-CuPy's own wrappers refuse to run while a stream is captured into a CUDA graph; cuBLAS itself does not mind,
-provided that its workspace is set beforehand and alpha and beta live on the host. So the calls are made
-here, with handles of our own: CuPy's keep their stream, their workspace and their mathematical mode.
+CuPy's own wrappers refuse to run while a stream is captured into a CUDA graph. cuBLAS itself allows it if its
+workspace is set beforehand and alpha and beta are on the host. So this module calls cuBLAS with its own
+handles, which leaves the stream, workspace and math mode of CuPy's handles unchanged.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from typing import Any
 _NO_TRANSPOSE, _TRANSPOSE = 0, 1
 _DEFAULT_MATH, _TF32_MATH = 0, 3
 _WORKSPACE_BYTES = 32 * 2**20
-"""What cuBLAS recommends for the newest devices; older ones want 4 MB."""
+"""The recommendation of cuBLAS for the newest devices; older ones need 4 MB."""
 
 
 class CublasError(RuntimeError):
-    """cuBLAS answered with a status other than success."""
+    """cuBLAS returned a status other than success."""
 
 
 class _Local(threading.local):
@@ -37,7 +37,7 @@ _local = _Local()
 
 @contextmanager
 def precision(name: str | None) -> Iterator[None]:
-    """Let products of float32 use TF32 tensor cores (``"tf32"``), or not (None), for a while."""
+    """Use TF32 tensor cores for float32 products (``"tf32"``) or not (None), inside a ``with`` block."""
     before = _local.tf32
     _local.tf32 = name == "tf32"
     try:
@@ -73,7 +73,7 @@ def _check(status: int, call: str) -> None:
 
 
 class _Handle:
-    """A cuBLAS context of one device and one Python thread, with a workspace of its own."""
+    """A cuBLAS handle for one device and one Python thread, with its own workspace."""
 
     def __init__(self) -> None:
         import cupy
@@ -87,7 +87,7 @@ class _Handle:
     def multiply(self, double: bool, stream: int, arguments: tuple[Any, ...]) -> None:
         """Queue one ``gemmStridedBatched`` on a stream."""
         mode = _TF32_MATH if _local.tf32 and not double else _DEFAULT_MATH
-        # Only on a change: while a stream is captured nothing but the product itself should be called.
+        # Set only what changed: during a capture nothing but the product itself should be called.
         if self._state != (stream, mode):
             self._set(stream, mode)
         name = "cublasDgemmStridedBatched" if double else "cublasSgemmStridedBatched"
@@ -97,7 +97,7 @@ class _Handle:
         library, handle = self._library, self._pointer
         self._state = None
         _check(library.cublasSetStream_v2(handle, ctypes.c_void_p(stream)), "cublasSetStream")
-        # A new stream has reset the workspace to cuBLAS's own pool.
+        # Setting the stream resets the workspace to cuBLAS's own pool.
         workspace = ctypes.c_void_p(self._workspace.data.ptr), ctypes.c_size_t(_WORKSPACE_BYTES)
         _check(library.cublasSetWorkspace_v2(handle, *workspace), "cublasSetWorkspace")
         _check(library.cublasSetMathMode(handle, ctypes.c_int(mode)), "cublasSetMathMode")
@@ -154,8 +154,8 @@ def gemm(
 ) -> None:
     """C ← alpha · op(A) op(B) + beta · C for C-contiguous stacks (batch, rows, columns).
 
-    A row-major matrix is its transpose in column-major order, and Cᵀ = op(B)ᵀ op(A)ᵀ: the operands change
-    places. A stack of one matrix serves all problems.
+    A row-major matrix is its transpose in column-major order, and Cᵀ = op(B)ᵀ op(A)ᵀ, so the operands swap.
+    An operand with one matrix is used for the whole stack.
     """
     batch, m, n = c.shape
     k = a.shape[1] if transpose_a else a.shape[2]

@@ -1,10 +1,10 @@
 """The loops of the sparse form on the CPU, compiled by numba.
 
-As in :mod:`airnp.engines._cpu_kernels`, work is cut into ``chunks``; here chunk q has the lines ``cuts[q]``
-to ``cuts[q + 1]``, which hold about the same number of entries each. A line is always summed in the same
-order, so that only what is gathered across chunks (``parts``) depends on their number.
+As in :mod:`airnp.engines._cpu_kernels`, work is split into ``chunks``; chunk q has the lines ``cuts[q]`` to
+``cuts[q + 1]``, with about the same number of entries each. A line is always summed in the same order, so
+only sums across chunks (``parts``) depend on their number.
 
-A line is walked in stretches that stay in the nearest cache, since its rows are read more than once.
+A line is processed in stretches that stay in the nearest cache, because its rows are read more than once.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from airnp.engines._cpu_kernels import Kernel
 from airnp.engines._sparse_rows import add_both_ways, add_gaps, add_gaps_from, dots, put_sum, softmax, squares
 
 _STRETCH = 64
-"""Entries of a line that are worked on at a time."""
+"""Entries of a line that are processed at a time."""
 
 
 @njit
@@ -26,7 +26,7 @@ def _address(array):
 
 @njit
 def _scratch(dtype):
-    """Return room for a stretch, apart from all other arrays for the reason that ``empty_apart`` gives."""
+    """Return scratch for a stretch, apart from all other arrays; ``buffers.empty_apart`` says why."""
     return np.empty(_STRETCH + 128, dtype)[64 : 64 + _STRETCH]
 
 
@@ -37,7 +37,7 @@ def residuals(
 ):  # fmt: skip
     """Gradients of scale/2 Σ w (x − y)²; ∂V and ∂c in one part for each chunk; Σ w (x − y)² of each row.
 
-    No ``weights`` are weights of one. Of the first strip, or added to those of the strips before.
+    Empty ``weights`` mean w = 1. The first strip overwrites the results, later strips add to them.
     """
     rank, width, wide = u.shape[1], u.shape[1] * u.itemsize, indices.itemsize
     zero, index, weighted = values.dtype.type(0), indices.dtype.type(0), weights.size > 0
@@ -61,7 +61,7 @@ def residuals(
                 count, limit = min(_STRETCH, indptr[i + 1] - first), indices.size - first
                 line = ends + first * wide
                 dots(zero, index, here, v_data, gv_data, line, count, limit, scales, rank)
-                # A loop that adds up must not write: it is vectorised or not, as memory happens to be.
+                # Loops that sum do not write: whether they vectorise would depend on memory addresses.
                 if plain:
                     for entry in range(count):
                         slopes[entry] -= values[first + entry]
@@ -92,7 +92,7 @@ def residuals(
 
 @Kernel
 def add_parts(parts, gcolumns, gv, gc, chunks):
-    """∂V and ∂c from the parts of all chunks, added in their order."""
+    """∂V and ∂c: the parts of all chunks, added in their order."""
     lines, rank = gv.shape
     for chunk in prange(chunks):
         for j in range(chunk * lines // chunks, (chunk + 1) * lines // chunks):
@@ -109,7 +109,7 @@ def add_parts(parts, gcolumns, gv, gc, chunks):
 
 @Kernel
 def values_at(rows, columns, u, v, mean, row_offsets, column_offsets, out, chunks):
-    """x at pairs."""
+    """out ← x at pairs of rows and columns."""
     rank, width, size, wide = u.shape[1], u.shape[1] * u.itemsize, out.size, columns.itemsize
     zero, index = out.dtype.type(0), columns.dtype.type(0)
     for chunk in prange(chunks):

@@ -14,19 +14,19 @@ from numba.extending import intrinsic
 
 _BYTES = 64
 _MOST = 4
-"""Vectors that are walked together at most: that leaves registers for what else is needed."""
+"""The most vectors of a row that are processed together; the other registers stay free."""
 
 _FLAGS = ("reassoc", "contract", "nsz", "arcp")
 _WIDE, _NARROW, _BIT, _BYTE = (ir.IntType(bits) for bits in (64, 32, 1, 8))
 
 
 def whole(value: int) -> Any:
-    """Return a constant."""
+    """Return an integer constant of 64 bits."""
     return ir.Constant(_WIDE, value)
 
 
 class Code:
-    """Writes instructions for one type of numbers."""
+    """Emits LLVM instructions for one floating type."""
 
     def __init__(self, builder: Any, kind: Any) -> None:
         self.builder = builder
@@ -35,17 +35,17 @@ class Code:
         self.vector = ir.VectorType(self.scalar, self.lanes)
 
     def call(self, name: str, result: Any, arguments: Sequence[Any], **options: Any) -> Any:
-        """Call an intrinsic function of LLVM."""
+        """Emit a call of an LLVM intrinsic."""
         kind = ir.FunctionType(result, [argument.type for argument in arguments])
         function = cgutils.get_or_insert_function(self.builder.module, kind, name)
         return self.builder.call(function, arguments, **options)
 
     def number(self, address: Any, place: Any) -> Any:
-        """Return a number of an array."""
+        """Load a number of an array."""
         return self.builder.load(self._pointer(address, place))
 
     def put_number(self, value: Any, address: Any, place: Any) -> None:
-        """Write a number of an array."""
+        """Store a number of an array."""
         self.builder.store(value, self._pointer(address, place))
 
     def _pointer(self, address: Any, place: Any) -> Any:
@@ -53,14 +53,14 @@ class Code:
         return self.builder.inttoptr(where, self.scalar.as_pointer())
 
     def index(self, kind: Any, address: Any, place: Any) -> Any:
-        """Return an index of an array of int32 or int64."""
+        """Load an index of an array of int32 or int64, as int64."""
         narrow = kind == types.int32
         where = self.builder.add(address, self.builder.mul(place, whole(4 if narrow else 8)))
         found = self.builder.load(self.builder.inttoptr(where, (_NARROW if narrow else _WIDE).as_pointer()))
         return self.builder.sext(found, _WIDE) if narrow else found
 
     def spread(self, value: Any, kind: Any = None) -> Any:
-        """Return a vector of equal numbers."""
+        """Return a vector with a number in all lanes."""
         kind = self.vector if kind is None else kind
         nothing, start = ir.Constant(kind, ir.Undefined), ir.Constant(_NARROW, 0)
         first = self.builder.insert_element(nothing, value, start)
@@ -80,7 +80,7 @@ class Code:
         return self.builder.fmul(a, b, flags=_FLAGS)
 
     def total(self, vectors: Sequence[Any]) -> Any:
-        """Return the sum of all numbers in some vectors."""
+        """Return the sum of all lanes of some vectors."""
         found, zero = vectors[0], ir.Constant(self.scalar, 0.0)
         for vector in vectors[1:]:
             found = self.add(found, vector)
@@ -88,17 +88,17 @@ class Code:
         return self.call(name, self.scalar, [zero, found], fastmath=_FLAGS)
 
     def prefetch(self, address: Any) -> None:
-        """Ask for the cache line at an address, which may be anywhere."""
+        """Prefetch the cache line at an address, which need not be valid."""
         pointer = self.builder.inttoptr(address, _BYTE.as_pointer())
         hints = [ir.Constant(_NARROW, value) for value in (0, 3, 1)]
         self.call("llvm.prefetch.p0", ir.VoidType(), [pointer, *hints])
 
     def blocks(self, rank: Any, body: Callable[[Block], None]) -> None:
-        """Call ``body`` for blocks of four vectors, then of two and one, then for the rest, behind a mask."""
+        """Call ``body`` for blocks of four vectors, then of two and one, then for the rest with a mask."""
         builder, lanes = self.builder, self.lanes
 
         def below(vectors: int) -> Any:
-            """Return how many numbers there are in whole blocks of so many vectors."""
+            """Return how many numbers lie in whole blocks of this many vectors."""
             return builder.and_(rank, whole(-vectors * lanes))
 
         def make(place: Any, vectors: int, mask: Any = None) -> None:
@@ -120,13 +120,13 @@ class Code:
 
 @dataclass(frozen=True)
 class Block:
-    """Some neighbouring vectors of every row; with a mask, a single one that is cut short.
+    """Neighbouring vectors of every row; with a mask, one vector at the end of a row.
 
     Attributes
     ----------
     code : Code
     offset : value
-        Bytes from the beginning of a row.
+        Bytes from the start of a row.
     vectors : int
     mask : value or None
     """
@@ -144,7 +144,7 @@ class Block:
         ]
 
     @property
-    def _masked(self) -> tuple[str, Any]:
+    def _mask_arguments(self) -> tuple[str, Any]:
         return f"v{self.code.lanes}f{8 * self.code.size}.p0", ir.Constant(_NARROW, self.code.size)
 
     def zeros(self) -> list[Any]:
@@ -156,7 +156,7 @@ class Block:
         code = self.code
         if self.mask is None:
             return [code.builder.load(pointer, align=code.size) for pointer in self._pointers(row)]
-        (pointer,), (name, align) = self._pointers(row), self._masked
+        (pointer,), (name, align) = self._pointers(row), self._mask_arguments
         arguments = [pointer, align, self.mask, self.zeros()[0]]
         return [code.call(f"llvm.masked.load.{name}", code.vector, arguments)]
 
@@ -167,10 +167,10 @@ class Block:
             for value, pointer in zip(values, self._pointers(row), strict=True):
                 code.builder.store(value, pointer, align=code.size)
             return
-        (pointer,), (name, align) = self._pointers(row), self._masked
+        (pointer,), (name, align) = self._pointers(row), self._mask_arguments
         code.call(f"llvm.masked.store.{name}", ir.VoidType(), [values[0], pointer, align, self.mask])
 
-    def ask_for(self, row: Any) -> None:
+    def prefetch(self, row: Any) -> None:
         """Prefetch this part of a row."""
         first = self.code.builder.add(row, self.offset)
         for place in range(self.vectors):
@@ -179,7 +179,7 @@ class Block:
     def sums(
         self, count: Any, start: Sequence[Any], body: Callable[[Any, list[Any]], list[Any]]
     ) -> list[Any]:
-        """Return vectors after ``totals = body(entry, totals)`` for each entry; they stay in registers."""
+        """Loop ``totals = body(entry, totals)`` over the entries, in registers, and return the totals."""
         builder = self.code.builder
         totals = [cgutils.alloca_once(builder, self.code.vector) for _ in start]
         for place, value in zip(totals, start, strict=True):
@@ -192,11 +192,11 @@ class Block:
 
 
 _AHEAD = 16
-"""Rows between asking for one and using it."""
+"""How many rows ahead of their use rows are prefetched."""
 
 
 class _Line:
-    """The rows that a line names."""
+    """The rows that the entries of a line refer to."""
 
     def __init__(self, code: Code, index: Any, indices: Any, rank: Any, limit: Any = None) -> None:
         self._code, self._kind, self._indices = code, index, indices
@@ -209,7 +209,7 @@ class _Line:
         return builder.add(data, builder.mul(self._code.index(self._kind, self._indices, entry), self._width))
 
     def ahead(self, entry: Any) -> Any:
-        """Return the entry that comes a little later, or the last there is."""
+        """Return the entry ``_AHEAD`` places later, or the last one."""
         builder = self._code.builder
         later = builder.add(entry, whole(_AHEAD))
         return builder.select(builder.icmp_signed("<", later, self._last), later, self._last)
@@ -235,7 +235,7 @@ def _sums_of_each(
 
 @intrinsic
 def dots(typingctx, zero, index, here, data, also, indices, count, limit, out, rank):
-    """Write here · row of each entry to ``out``; rows at ``also`` are asked for, too."""
+    """Write here · row of each entry to ``out``, and prefetch the rows at ``also``."""
 
     def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         here, data, also, indices, count, limit, out, rank = args[2:]
@@ -247,8 +247,8 @@ def dots(typingctx, zero, index, here, data, also, indices, count, limit, out, r
 
             def products(entry: Any) -> list[Any]:
                 later = line.ahead(entry)
-                block.ask_for(line.row(data, later))
-                block.ask_for(line.row(also, later))
+                block.prefetch(line.row(data, later))
+                block.prefetch(line.row(also, later))
                 other = block.load(line.row(data, entry))
                 return [code.multiply(a, b) for a, b in zip(own, other, strict=True)]
 
@@ -273,7 +273,7 @@ def squares(typingctx, zero, index, metric, here, data, indices, count, limit, o
             own, scales = block.load(here), block.load(metric)
 
             def distances(entry: Any) -> list[Any]:
-                block.ask_for(line.row(data, line.ahead(entry)))
+                block.prefetch(line.row(data, line.ahead(entry)))
                 other = block.load(line.row(data, entry))
                 gaps = [code.subtract(a, b) for a, b in zip(own, other, strict=True)]
                 return [
@@ -313,7 +313,7 @@ def _add_gaps(
 
 @intrinsic
 def add_gaps(typingctx, zero, index, weights, here, data, indices, count, target, rank):
-    """Add Σ weight (here − row) to ``target``; the weights are those of the line."""
+    """Add Σ weight (here − row) to ``target``, with weights in the order of the line."""
 
     def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         weights, here, data, indices, count, target, rank = args[2:]
@@ -331,7 +331,7 @@ def add_gaps(typingctx, zero, index, weights, here, data, indices, count, target
 
 @intrinsic
 def add_gaps_from(typingctx, zero, index, places, weights, here, data, indices, count, limit, target, rank):
-    """Add Σ weight (here − row) to ``target``; an entry's weight is where ``places`` (int64) says."""
+    """Add Σ weight (here − row) to ``target``; ``places`` (int64) are the indices of the weights."""
 
     def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         places, weights, here, data, indices, count, limit, target, rank = args[2:]
@@ -340,7 +340,7 @@ def add_gaps_from(typingctx, zero, index, places, weights, here, data, indices, 
 
         def weight(block: Block, entry: Any) -> Any:
             later = line.ahead(entry)
-            block.ask_for(line.row(data, later))
+            block.prefetch(line.row(data, later))
             place = code.index(types.int64, places, later)
             code.prefetch(builder.add(weights, builder.mul(place, whole(code.size))))
             return code.number(weights, code.index(types.int64, places, entry))
@@ -394,7 +394,7 @@ def put_sum(typingctx, zero, index, data, indices, count, limit, target, rank):
 
         def body(block: Block) -> None:
             def step(entry: Any, totals: list[Any]) -> list[Any]:
-                block.ask_for(line.row(data, line.ahead(entry)))
+                block.prefetch(line.row(data, line.ahead(entry)))
                 other = block.load(line.row(data, entry))
                 return [code.add(total, b) for total, b in zip(totals, other, strict=True)]
 
@@ -415,21 +415,21 @@ _EXP = {
 
 
 class _Vectors:
-    """Arithmetic on vectors and constants."""
+    """Vector arithmetic for the softmax."""
 
     def __init__(self, code: Code) -> None:
         self.code, self.builder = code, code.builder
         self._whole = ir.VectorType(ir.IntType(8 * code.size), code.lanes)
 
     def all(self, value: float, kind: Any = None) -> Any:
-        """Return a vector of equal constants."""
+        """Return a vector with a constant in all lanes."""
         return ir.Constant(self.code.vector if kind is None else kind, [value] * self.code.lanes)
 
     def larger(self, a: Any, b: Any) -> Any:
         return self.builder.select(self.builder.fcmp_ordered(">", a, b), a, b)
 
     def largest(self, vector: Any) -> Any:
-        """Return the largest number of a vector, in all its places."""
+        """Return the largest lane of a vector, in all lanes."""
         nothing = ir.Constant(self.code.vector, ir.Undefined)
         step = self.code.lanes // 2
         while step:
@@ -440,10 +440,10 @@ class _Vectors:
         return vector
 
     def exp(self, x: Any) -> Any:
-        """Return exp(x) for x ≤ 0; what would be smaller than normal numbers is the smallest of these."""
+        """Return exp(x) for x ≤ 0, and at least the smallest normal number."""
         code, builder = self.code, self.builder
         least, high, low, terms, fraction, bias = _EXP[code.size]
-        # A number that is none stays so: the comparison is false for it.
+        # The comparison is false for NaN, which therefore stays NaN.
         x = builder.select(builder.fcmp_ordered("<", x, self.all(least)), self.all(least), x)
         power = code.subtract(code.multiply(x, self.all(1 / math.log(2))), self.all(0.5))
         k = builder.fptosi(power, self._whole)
@@ -457,10 +457,10 @@ class _Vectors:
         return code.multiply(y, builder.bitcast(bits, code.vector))
 
 
-def _joined(
+def _reduce(
     code: Code, count: Any, start: Sequence[Any], body: Callable[[Block, list[Any]], list[Any]]
 ) -> list[Any]:
-    """Return vectors after ``totals = body(block, totals)`` for all blocks of a line."""
+    """Loop ``totals = body(block, totals)`` over the blocks of a line and return the totals."""
     places = [cgutils.alloca_once_value(code.builder, value) for value in start]
     for place, value in zip(places, start, strict=True):
         code.builder.store(value, place)
@@ -496,7 +496,7 @@ def softmax(typingctx, zero, logits, weights, slopes, count):
                 totals = [vectors.larger(value, totals[0])]
             return totals
 
-        top = vectors.largest(_joined(code, count, [vectors.all(-math.inf)], climb)[0])
+        top = vectors.largest(_reduce(code, count, [vectors.all(-math.inf)], climb)[0])
 
         def weigh(block: Block, totals: list[Any]) -> list[Any]:
             found = [vectors.exp(code.subtract(value, top)) for value in block.load(logits)]
@@ -507,7 +507,7 @@ def softmax(typingctx, zero, logits, weights, slopes, count):
                 total, mean = code.add(total, weight), code.add(mean, code.multiply(weight, distance))
             return [total, mean]
 
-        sums = [code.total([found]) for found in _joined(code, count, [vectors.all(0.0)] * 2, weigh)]
+        sums = [code.total([found]) for found in _reduce(code, count, [vectors.all(0.0)] * 2, weigh)]
         inverse = builder.fdiv(code.scalar(1.0), sums[0])
         mean = code.multiply(sums[1], inverse)
         times, shift, half = code.spread(inverse), code.spread(mean), vectors.all(0.5)

@@ -1,6 +1,6 @@
-"""Vector code that numba does not find by itself: exponentials, maxima, and transposed tiles in registers.
+"""Vectorised building blocks for numba kernels: exponentials, maxima, and transposed tiles in registers.
 
-Everything here is for compiled code only. Addresses are plain integers, as in ``_blas.py``.
+Call them from compiled code only. Addresses are plain integers, as in ``_blas.py``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def _float_of_bits(typingctx, bits):
 
 
 def exp(x: Any) -> Any:
-    """Return exp(x) for x ≤ 0, in a form that vectorises; numba's own calls a scalar routine."""
+    """Return exp(x) for x ≤ 0, in a form that vectorises; numba's ``exp`` calls a scalar routine."""
     raise NotImplementedError("for compiled code only")
 
 
@@ -74,10 +74,10 @@ def _exp64(x):
 
 
 def maximum(values: Any) -> Any:
-    """Return the largest of a contiguous line of floats.
+    """Return the largest of a contiguous line of floats; NaN counts as larger than all numbers.
 
     A maximum of floats does not vectorise, because of NaN; one of integers does. The bits of a float, with
-    all but the sign inverted for negative numbers, are ordered as the floats are. NaN is larger than all.
+    all but the sign inverted for negative numbers, have the order of the floats.
     """
     raise NotImplementedError("for compiled code only")
 
@@ -141,8 +141,8 @@ class _Tile:
             self._builder.store(vector, row, align=self._align)
 
 
-def _transposed(builder: Any, vectors: list[Any]) -> list[Any]:
-    """Return the transpose of a tile: blocks beside the diagonal change places, at every scale."""
+def _transpose(builder: Any, vectors: list[Any]) -> list[Any]:
+    """Return the transpose of a tile, by swapping the blocks beside the diagonal at every scale."""
     side = len(vectors)
     vectors = list(vectors)
     scale = side // 2
@@ -152,18 +152,18 @@ def _transposed(builder: Any, vectors: list[Any]) -> list[Any]:
         for upper in range(side):
             if not upper & scale:
                 a, b = vectors[upper], vectors[upper | scale]
-                vectors[upper] = _shuffled(builder, a, b, keep_left)
-                vectors[upper | scale] = _shuffled(builder, a, b, keep_right)
+                vectors[upper] = _shuffle(builder, a, b, keep_left)
+                vectors[upper | scale] = _shuffle(builder, a, b, keep_right)
         scale //= 2
     return vectors
 
 
-def _shuffled(builder: Any, a: Any, b: Any, lanes_of_both: list[int]) -> Any:
+def _shuffle(builder: Any, a: Any, b: Any, lanes_of_both: list[int]) -> Any:
     mask = ir.Constant(ir.VectorType(ir.IntType(32), len(lanes_of_both)), lanes_of_both)
     return builder.shuffle_vector(a, b, mask)
 
 
-def _filled(builder: Any, value: Any, side: int) -> Any:
+def _broadcast(builder: Any, value: Any, side: int) -> Any:
     vector = ir.Constant(ir.VectorType(value.type, side), ir.Undefined)
     for lane in range(side):
         vector = builder.insert_element(vector, value, ir.IntType(32)(lane))
@@ -172,16 +172,16 @@ def _filled(builder: Any, value: Any, side: int) -> Any:
 
 @intrinsic
 def symmetrize_tile(typingctx, upper, lower, stride, half):
-    """U ← half · (U + Lᵀ) and L ← Uᵀ for two tiles at addresses, mirror images of each other."""
+    """U ← half · (U + Lᵀ) and L ← Uᵀ for the tiles at two addresses, mirror images of each other."""
 
     def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         upper, lower, stride, half = args
         u, low = (_Tile(builder, half.type, location, stride) for location in (upper, lower))
-        above, below = u.load(), _transposed(builder, low.load())
-        factor = _filled(builder, half, len(above))
+        above, below = u.load(), _transpose(builder, low.load())
+        factor = _broadcast(builder, half, len(above))
         mean = [builder.fmul(factor, builder.fadd(a, b)) for a, b in zip(above, below, strict=True)]
         u.store(mean)
-        low.store(_transposed(builder, mean))
+        low.store(_transpose(builder, mean))
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64, types.int64, half), emit
@@ -195,7 +195,7 @@ def mirror_tile(typingctx, source, target, stride, like):
         source, target, stride, like = args
         tiles = (_Tile(builder, like.type, location, stride) for location in (source, target))
         original, image = tiles
-        image.store(_transposed(builder, original.load()))
+        image.store(_transpose(builder, original.load()))
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64, types.int64, like), emit

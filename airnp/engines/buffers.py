@@ -1,4 +1,4 @@
-"""Arrays for the intermediates of many iterations: aligned, apart from each other, made once."""
+"""Reusable arrays for the intermediates of many iterations, aligned and apart from each other in memory."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ _LINE, _MARGIN = 64, 256
 
 
 def empty_apart(shape: Any, dtype: Any = np.float64) -> npt.NDArray[Any]:
-    """Return an array with any content, well apart from all others in memory.
+    """Return an uninitialised array that is aligned to 64 bytes and far from all other arrays in memory.
 
-    Compiled loops check whether what they write may overlap with what they read, and are not vectorised if
-    it might. Small arrays that lie close together look so, by chance, and the last bits of a sum would then
-    depend on where memory happened to be free. Vectors of 64 bytes that begin on a cache line are read at
-    once, others in two halves.
+    Compiled loops check whether their inputs and outputs may overlap, and take a scalar path if they might.
+    Small arrays that lie close together can look so by chance, and the last bits of a sum would then depend
+    on the memory allocator. The alignment lets the CPU read a vector of 64 bytes from one cache line.
 
     Examples
     --------
@@ -36,7 +35,7 @@ def empty_apart(shape: Any, dtype: Any = np.float64) -> npt.NDArray[Any]:
 
 
 def copied_apart(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return a copy in such memory.
+    """Return a copy in memory of :func:`empty_apart`.
 
     Examples
     --------
@@ -55,12 +54,12 @@ def placed_apart(array: npt.NDArray[Any], xp: Any) -> Array:
 
 
 class Lending:
-    """Lends C-contiguous arrays of one dtype, each made once.
+    """A pool of C-contiguous arrays of one dtype, reused by size.
 
     Parameters
     ----------
     empty : callable
-        Makes an array of a shape, with any content.
+        Returns an uninitialised array of a shape.
     """
 
     def __init__(self, empty: Callable[[tuple[int, ...]], Array]) -> None:
@@ -68,18 +67,18 @@ class Lending:
         self._free: dict[int, list[Array]] = {}
 
     def take(self, shape: tuple[int, ...]) -> Array:
-        """Return a C-contiguous array of this shape, with any content."""
+        """Return an uninitialised C-contiguous array of this shape."""
         free = self._free.get(math.prod(shape))
         return free.pop().reshape(shape) if free else self._empty(shape)
 
     def give(self, array: Array) -> None:
-        """Take back an array that is not needed any more."""
+        """Return an array to the pool."""
         if array.flags.c_contiguous:
             self._free.setdefault(array.size, []).append(array)
 
 
 class Workspace:
-    """Lends arrays of NumPy, or of another ``xp``, by name; what a name was lent for before is overwritten.
+    """Named scratch arrays of NumPy, or of another ``xp``; taking a name again reuses its memory.
 
     Examples
     --------
@@ -93,7 +92,7 @@ class Workspace:
         self._arrays: dict[tuple[str, tuple[int, ...]], npt.NDArray[Any]] = {}
 
     def take(self, name: str, shape: tuple[int, ...]) -> npt.NDArray[Any]:
-        """Return the array of this name and shape, with any content."""
+        """Return the array of this name and shape, with its old content or uninitialised."""
         found = self._arrays.get((name, shape))
         if found is None:
             found = self._arrays[name, shape] = self._empty(shape, self._dtype)

@@ -1,9 +1,9 @@
 """The CUDA engine: the operations of ``reference.py`` on CuPy arrays, by fused kernels and cuBLAS.
 
-Kernels stand in ``kernels/*.cu``. The first iteration of a run is carried out and recorded, the record is
-captured into a CUDA graph, and the others launch that graph: an iteration neither allocates, nor copies from
-the host, nor waits for the device. The numbers of each optimiser step and the values to record stand in
-tables on the device, read and written at a cursor that the last kernel of an iteration moves on.
+The kernels are in ``kernels/*.cu``. The first iteration of a run is executed and recorded, the recording is
+captured into a CUDA graph, and the other iterations launch that graph: they neither allocate, nor copy from
+the host, nor wait for the device. The numbers of each optimiser step and the recorded values are in tables on
+the device, at a cursor that the last kernel of an iteration advances.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from airnp.engines.sparse_cuda import total as total
 replays_sparse = False
 
 CAPACITY = 128
-"""Iterations between two looks at the device: rows of the tables of step numbers and of recorded values."""
+"""Iterations between two synchronisations: rows of the tables of step numbers and of recorded values."""
 
 _KINDS = {"row": 0, "global": 1, "product": 2}
 _TILE, _ROWS_OF_BLOCK = 32, 8
@@ -69,17 +69,17 @@ def _stack(a: Array) -> Array:
     return a.reshape(-1, a.shape[-2], a.shape[-1])
 
 
-def _copied(a: Array) -> Array:
-    """Return a C-contiguous copy; a record of this iteration would use the old one, so it is not whole."""
+def _copy(a: Array) -> Array:
+    """Return a C-contiguous copy. A replay would read the old copy, so the iteration is not replayable."""
     import cupy
 
     if _local.iteration is not None:
-        _local.iteration.is_whole = False
+        _local.iteration.is_replayable = False
     return cupy.ascontiguousarray(a)
 
 
 def _contiguous(a: Array) -> Array:
-    return a if a.flags.c_contiguous else _copied(a)
+    return a if a.flags.c_contiguous else _copy(a)
 
 
 def _operand(a: Array) -> tuple[Array, bool]:
@@ -89,7 +89,7 @@ def _operand(a: Array) -> tuple[Array, bool]:
     turned = a.swapaxes(-1, -2)
     if turned.flags.c_contiguous:
         return _stack(turned), True
-    return _stack(_copied(a)), False
+    return _stack(_copy(a)), False
 
 
 def _empty(shape: tuple[int, ...], like: Array) -> Array:
@@ -99,7 +99,7 @@ def _empty(shape: tuple[int, ...], like: Array) -> Array:
 
 
 def _tickets(count: int) -> Array:
-    """Return the counters by which the last block of a sum is known: zero, and left at zero by kernels."""
+    """Return counters that identify the last block of a sum; they are zero before and after a launch."""
     import cupy
 
     return cupy.zeros(count, dtype=cupy.uint32)
@@ -155,8 +155,8 @@ def laplacian_terms(
 ) -> LaplacianTerms:
     """Return the learned graph's energy, adjacency, degrees, and the gradient of V (or update V by it).
 
-    Two launches: statistics of the softmax with the energy, then everything else over pairs of tiles, with
-    Adam's step of V in the same pass.
+    Two launches: statistics of the softmax with the energy, then the rest over pairs of tiles, including
+    Adam's step of V.
     """
     v = _contiguous(v)
     stack, products = _stack(v), _stack(_contiguous(gram))
@@ -198,7 +198,7 @@ def laplacian_terms(
 
 
 def _is_fused(update: Update | None) -> bool:
-    """Return whether a kernel makes Adam's step; one second moment for a matrix needs its sum first."""
+    """Return whether a kernel can do this Adam step; one second moment per matrix needs a sum first."""
     return isinstance(update, AdamUpdate) and update.second_moment == "entry"
 
 
@@ -264,7 +264,7 @@ def fixed_laplacian(
 ) -> tuple[Array, Array]:
     """Return R = tr(zᵀ L z) and g + 2 λ L z, with L = diag(degree) − adjacency given and symmetric.
 
-    When ``z`` is the transpose of a C-contiguous matrix x, all is done on x, whose columns are the nodes.
+    If ``z`` is the transpose of a C-contiguous matrix x, the kernels work on x, whose columns are the nodes.
     """
     import cupy
 
@@ -301,10 +301,10 @@ def total_variation(
 
 
 def apply_updates(params: Sequence[Array], grads: Sequence[Array], updates: Sequence[Update]) -> list[Array]:
-    """Carry out one update per parameter, in place: one launch for all that Adam moves entry by entry.
+    """Apply one update per parameter, in place: one launch for all entrywise Adam steps.
 
-    One second moment for each matrix has no kernel: those steps are CuPy's arithmetic, and an iteration with
-    them is made anew every time instead of being launched as a CUDA graph.
+    One second moment per matrix has no kernel: CuPy computes those steps, and an iteration with them is
+    executed step by step instead of being launched as a CUDA graph.
     """
     targets = [_contiguous(param) for param in params]
     slopes = [_contiguous(grad) for grad in grads]
@@ -313,7 +313,7 @@ def apply_updates(params: Sequence[Array], grads: Sequence[Array], updates: Sequ
         group = [[arrays[i] for i in chosen] for arrays in (targets, slopes, updates)]
         if chosen and kernel is None:
             if _local.iteration is not None:
-                _local.iteration.is_whole = False
+                _local.iteration.is_replayable = False
             reference.apply_updates(*group)
         elif chosen and kernel is not None:
             _update_all(kernel, *group)
@@ -321,7 +321,7 @@ def apply_updates(params: Sequence[Array], grads: Sequence[Array], updates: Sequ
 
 
 def _kernel(update: Update) -> str | None:
-    """Return the name of the kernel that makes an update, or None where there is none."""
+    """Return the name of the kernel for an update, or None if there is none."""
     if _is_fused(update):
         return "adam"
     return None if isinstance(update, AdamUpdate) else "descend"
@@ -334,22 +334,22 @@ def _update_all(
 
     table, cursor, width, offsets = _step_numbers(updates, targets[0])
     rows = []
-    kept: list[Array] = []
+    used: list[Array] = []
     for target, slope, update, offset in zip(targets, slopes, updates, offsets, strict=True):
         moments = _moments(update) if isinstance(update, AdamUpdate) else ()
         addresses = [moment.data.ptr for moment in moments] or [0, 0]
         rows.append([target.data.ptr, slope.data.ptr, *addresses, target.size, offset])
-        kept += [target, slope, *moments]
+        used += [target, slope, *moments]
     tensors = cupy.asarray(np.array(rows, dtype=np.int64))
     if _local.iteration is not None:
-        _local.iteration.keep(kept)  # the table knows addresses only
+        _local.iteration.keep(used)  # the table holds addresses only
     largest = max(target.size for target in targets)
     grid = (min(math.ceil(largest / THREADS), _MOST_BLOCKS["adam"]), min(len(rows), _MOST_BLOCKS["second"]))
     launch("adam", kernel, (targets[0].dtype,), grid, tensors, len(rows), table, cursor, width)
 
 
 def _step_numbers(updates: Sequence[Update], like: Array) -> tuple[Array, Array, int, list[int]]:
-    """Return the table of step numbers, the cursor, the width of a row, and where each update's stand."""
+    """Return the table of step numbers, the cursor, the width of a row, and each update's offset in it."""
     import cupy
 
     if _local.iteration is not None:
@@ -367,7 +367,7 @@ def _starts(lengths: Sequence[int]) -> list[int]:
 
 
 def memory(like: Array) -> Memory:
-    """Return memory for the intermediates of many iterations: each array is made once."""
+    """Return memory for the intermediates of many iterations, whose arrays are reused."""
     return Lending(lambda shape: _empty(shape, like))
 
 
@@ -377,7 +377,7 @@ class _Iteration:
     def __init__(self, updates: Sequence[Update]) -> None:
         import cupy
 
-        self.is_whole = True
+        self.is_replayable = True
         self.cursor = cupy.zeros(1, dtype=cupy.int32)
         lengths = [len(numbers(update)) for update in updates]
         self.width = max(sum(lengths), 1)
@@ -390,12 +390,12 @@ class _Iteration:
         self._batch: tuple[int, ...] = ()
 
     def offset(self, update: Update) -> int:
-        """Return where in a row of the table the numbers of an update stand."""
+        """Return the offset of an update's numbers in a row of the table."""
         position = next(i for i, known in enumerate(self._updates) if known is update)
         return self._offsets[position]
 
     def keep(self, arrays: Sequence[Array]) -> None:
-        """Hold arrays whose addresses the record contains."""
+        """Hold references to arrays whose addresses the recording contains."""
         self._kept += arrays
 
     def table(self, dtype: Any) -> Array:
@@ -411,7 +411,7 @@ class _Iteration:
         self._tables[dtype][: len(self._rows)].set(self._rows.astype(dtype))
 
     def load(self, steps: Sequence[Sequence[Update]]) -> None:
-        """Bring the numbers of the coming iterations to the device and go to the first of them."""
+        """Copy the numbers of the next iterations to the device and reset the cursor."""
         self._rows = np.zeros((len(steps), self.width))
         for row, updates in zip(self._rows, steps, strict=True):
             flat = [number for update in updates for number in numbers(update)]
@@ -421,14 +421,14 @@ class _Iteration:
         self.cursor.set(np.zeros(1, np.int32))
 
     def record(self, step: Step) -> Sequence[Array]:
-        """Carry the iteration out, note its launches, and let the last of them record its values."""
+        """Run the iteration and note its launches, with a last one that records its values."""
         import cupy
 
         _local.iteration = self
         try:
             with self._recording:
                 values = step(self._updates)
-                if self.is_whole:
+                if self.is_replayable:
                     self._batch = values[0].shape
                     size = math.prod(self._batch)
                     self._ring = cupy.empty((CAPACITY, len(values), size), dtype=values[0].dtype)
@@ -441,14 +441,14 @@ class _Iteration:
             _local.iteration = None
         return values
 
-    def prepared(self, stream: Any) -> Callable[[], None]:
-        """Return a function that queues the whole iteration: the launch of a CUDA graph.
+    def replay(self, stream: Any) -> Callable[[], None]:
+        """Return a function that queues the whole iteration by launching a CUDA graph.
 
-        Should a driver or library refuse to be captured, the launches are made one by one, which is slower
-        and computes the same.
+        If a driver or library refuses to be captured, the function launches the kernels one by one, which is
+        slower and gives the same results.
         """
         try:
-            graph = self._captured(stream)
+            graph = self._capture(stream)
         except RuntimeError as error:
             warnings.warn(
                 f"the iteration could not be captured as a CUDA graph ({error}); its kernels are launched "
@@ -459,18 +459,18 @@ class _Iteration:
             return self._recording.replay
         return lambda: graph.launch(stream)
 
-    def _captured(self, stream: Any) -> Any:
+    def _capture(self, stream: Any) -> Any:
         stream.begin_capture()
         try:
             self._recording.replay()
         except RuntimeError:
-            with suppress(RuntimeError):  # a capture that failed says so once more when it ends
+            with suppress(RuntimeError):  # ending a failed capture raises again
                 stream.end_capture()
             raise
         return stream.end_capture()
 
     def read(self, count: int) -> npt.NDArray[np.float64]:
-        """Return what the last so many iterations recorded; waits for them."""
+        """Wait for the last ``count`` iterations and return their recorded values."""
         found: npt.NDArray[np.float64] = self._ring[:count].get().astype(np.float64)
         return found.reshape(count, -1, *self._batch)
 
@@ -483,9 +483,9 @@ def prepare(
     threads: int | None = None,
     precision: Precision | None = None,
 ) -> Run:
-    """Return a function that makes so many iterations and brings back what they recorded.
+    """Return a function that runs a number of iterations and returns their recorded values.
 
-    The first iteration of a replayable step is recorded and captured as a CUDA graph, which makes the others.
+    The first iteration of a replayable step is recorded and captured as a CUDA graph, which runs the others.
     ``threads`` is for the CPU.
     """
     import cupy
@@ -497,7 +497,7 @@ def prepare(
     def portion(count: int) -> npt.NDArray[np.float64]:
         nonlocal iteration, again
         steps = [begin() for _ in range(count)]
-        if not replayable or (iteration is not None and not iteration.is_whole):
+        if not replayable or (iteration is not None and not iteration.is_replayable):
             return _values([step(updates) for updates in steps])
         first = iteration is None
         if iteration is None:
@@ -505,16 +505,16 @@ def prepare(
         iteration.load(steps)
         if first:
             values = iteration.record(step)
-            if not iteration.is_whole:
+            if not iteration.is_replayable:
                 return _values([values, *(step(updates) for updates in steps[1:])])
         for _ in range(first, count):
             if again is None:
-                again = iteration.prepared(stream)
+                again = iteration.replay(stream)
             again()
         return iteration.read(count)
 
     def run(iterations: int) -> npt.NDArray[np.float64]:
-        cupy.cuda.get_current_stream().synchronize()  # what it made, the stream below reads
+        cupy.cuda.get_current_stream().synchronize()  # its results are read on the stream below
         with _cublas.precision(precision), stream:
             counts = [min(CAPACITY, iterations - done) for done in range(0, iterations, CAPACITY)]
             return np.concatenate([portion(count) for count in counts])
@@ -523,7 +523,7 @@ def prepare(
 
 
 def _values(records: Sequence[Sequence[Array]]) -> npt.NDArray[np.float64]:
-    """Return values of iterations that were made one by one."""
+    """Return the values of iterations that were run one by one."""
     import cupy
 
     rows = [cupy.stack(list(values)) for values in records]

@@ -1,7 +1,7 @@
 """The specification: every operation in plain array-API code, for any namespace.
 
-The derivation stands with each operation; the notation is that of ``docs/gradients.md``. Nothing here is
-clever. Faster engines are judged by it.
+Each operation has its derivation, in the notation of ``docs/gradients.md``. The code is simple rather than
+fast; tests compare the other engines with it.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def laplacian_terms(
     weight : float
         λ, which scales the gradient (and the update) and the degrees, not the energy.
     update : Update, optional
-        Carried out on V, with the gradient, after everything else was computed from V as given.
+        Applied to V with the gradient, after everything else was computed from the given V.
     """
     xp = array_namespace(v, gram)
     distances = _squared_distances(gram)
@@ -186,7 +186,7 @@ def residual(
         Huber     F = s Σ w h(e)                       ∇F = s w ⊙ clip(e, −δ, δ)
                   h = e²/2 for |e| ≤ δ, else δ (|e| − δ/2)
 
-    The gradient returned is ∇F + row_scale ⊙ x + x ⊙ column_scale: the degree part of 2 λ L Z only scales
+    The returned gradient is ∇F + row_scale ⊙ x + x ⊙ column_scale: the degree part of 2 λ L Z only scales
     rows or columns of x, and this pass reads x anyway.
 
     Parameters
@@ -272,7 +272,7 @@ def total_variation(
 
 
 def apply_updates(params: Sequence[Array], grads: Sequence[Array], updates: Sequence[Update]) -> list[Array]:
-    """Carry out one update per parameter, in place where the namespace allows it.
+    """Apply one update per parameter, in place if the namespace allows it.
 
     Adam, at step t, in PyTorch's arithmetic::
 
@@ -280,18 +280,18 @@ def apply_updates(params: Sequence[Array], grads: Sequence[Array], updates: Sequ
         p ← p − rate/(1 − β1ᵗ) · m / (√v / √(1 − β2ᵗ) + ε)
 
     ε is added after the bias correction: early gradients of this model are about 1e-6, where folding the
-    correction into ε would shrink the first steps. With one second moment for a matrix, the mean of its
-    squared entries stands for g² (over the last two axes; all entries of a vector or a number), and every
-    entry is divided by the same root.
+    correction into ε would shrink the first steps. With one second moment per matrix, the mean of its squared
+    entries replaces g² (over the last two axes; over all entries of a vector or a number), and every entry
+    is divided by the same root.
     """
-    moved = []
+    results = []
     for param, grad, update in zip(params, grads, updates, strict=True):
         if isinstance(update, AdamUpdate):
             param = _adam(param, grad, update)
         else:
             param -= update.current_rate * grad
-        moved.append(param)
-    return moved
+        results.append(param)
+    return results
 
 
 def _adam(param: Array, grad: Array, update: AdamUpdate) -> Array:
@@ -317,7 +317,7 @@ def mean_square(grad: Array) -> Array:
 
 
 def memory(like: Array) -> Memory:
-    """Return no memory: here every operation makes its own result."""
+    """Return no memory: every operation of this engine allocates its own result."""
     return NO_MEMORY
 
 
@@ -329,7 +329,7 @@ def prepare(
     threads: int | None = None,
     precision: Precision | None = None,
 ) -> Run:
-    """Return a function that makes so many iterations; threads are the namespace's own affair."""
+    """Return a function that runs a number of iterations; the namespace chooses its threads itself."""
 
     def run(iterations: int) -> npt.NDArray[np.float64]:
         records = []

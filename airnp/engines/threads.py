@@ -1,8 +1,7 @@
-"""One policy for threads: how many a fit may use, and that no two pools ever work against each other.
+"""How many threads a fit may use, and the choice between several threads and one while it runs.
 
-Products are cut into bands by the CPU engine itself, each multiplied by single-threaded BLAS, and
-everything entrywise runs in the same bands. So there is one pool, numba's, and BLAS's own stays idle for
-the time of a run.
+The CPU engine splits products into bands, each multiplied by single-threaded BLAS, and runs everything
+entrywise in the same bands. So numba's pool is the only one at work; BLAS's own pool is idle during a run.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _forked = False
 
 
 def _after_fork() -> None:
-    # GNU OpenMP cannot be used again in a forked child; such a process works with one thread.
+    # GNU OpenMP cannot be used again in a forked child, which therefore works with one thread.
     global _forked
     _forked = True
 
@@ -32,11 +31,11 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def available_threads() -> int:
-    """Return how many threads a fit uses unless told otherwise.
+    """Return the default number of threads of a fit.
 
-    The smallest number that the environment names (``NUMBA_NUM_THREADS``, ``OMP_NUM_THREADS``,
-    ``OPENBLAS_NUM_THREADS``, ``MKL_NUM_THREADS``), at most one for each processor that this process may
-    run on.
+    It is the smallest of the environment variables ``NUMBA_NUM_THREADS``, ``OMP_NUM_THREADS``,
+    ``OPENBLAS_NUM_THREADS`` and ``MKL_NUM_THREADS``, and at most the number of processors that this process
+    may run on.
     """
     limits = [len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1]
     for variable in _VARIABLES:
@@ -47,14 +46,14 @@ def available_threads() -> int:
 
 
 def checked_threads(threads: Any) -> int:
-    """Return the number of threads to use for what a caller said."""
+    """Return the number of threads for a caller's argument; None means :func:`available_threads`."""
     if threads is None:
         return available_threads()
     return checked_whole("threads", threads)
 
 
 def current_threads() -> int:
-    """Return how many threads the operations of this Python thread may use right now."""
+    """Return how many threads the operations of this Python thread may use now."""
     return getattr(_current, "count", 1)
 
 
@@ -66,7 +65,7 @@ def _controller() -> Any:
 
 
 def let_work(threads: int) -> None:
-    """Let so many threads of the pool carry out the chunks of the operations that follow."""
+    """Set how many threads of numba's pool work on the chunks of the following operations."""
     from numba import set_num_threads
 
     set_num_threads(threads)
@@ -74,9 +73,9 @@ def let_work(threads: int) -> None:
 
 @contextmanager
 def using(threads: int) -> Iterator[int]:
-    """Let the operations of this Python thread use so many threads, and BLAS none of its own.
+    """Let the operations of this Python thread use ``threads`` threads, and BLAS one.
 
-    Gives the number that there really is: one in a forked process, and never more than numba's pool has.
+    Yields the actual number: one in a forked process, and never more than numba's pool has.
     """
     from numba import config
 
@@ -98,37 +97,37 @@ _MEMORY = 1 / 8
 """Weight of the last iteration in the running mean."""
 
 _TRIAL_ITERATIONS, _TRIAL_SECONDS = 3, 0.02
-"""A trial ends when it had so many iterations and lasted so long. Its first iteration does not count."""
+"""A trial ends after both; its first iteration is not counted."""
 
 _TRIAL_SHARE = 0.02
-"""How much of the time trials may take."""
+"""The largest share of the time that trials may take."""
 
 _SHORTEST, _LONGEST = 0.1, 2.0
-"""Seconds from one trial to the next, twice as many whenever a trial changed nothing."""
+"""Seconds between trials; they double whenever a trial changed nothing."""
 
 _SUSPICIOUS = 1.4
-"""A running mean so many times that of the last trial calls for another one at once."""
+"""Start a trial at once if the running mean has grown by this factor since the last one."""
 
 _BETTER = 0.95
-"""The other choice must take less than so much of the time."""
+"""The other choice must take less than this share of the time to be chosen."""
 
 
 class Pace:
-    """Runs iterations with several threads or with one, whichever is quicker at the time.
+    """Runs iterations with several threads or with one, whichever is currently faster.
 
     Parameters
     ----------
     threads : int
-        How many there may be, at least 2.
+        The most threads, at least 2.
     set_threads : callable
-        Makes the following iterations use so many.
+        Sets the number of threads of the following iterations.
     clock : callable
-        Seconds, from any origin.
+        Returns seconds, from any origin.
 
     Attributes
     ----------
     threads : int
-        How many the next iteration uses.
+        Threads of the next iteration.
     """
 
     def __init__(
@@ -141,14 +140,14 @@ class Pace:
         self._several = threads
         self._set_threads = set_threads
         self._clock = clock
-        self._mean = 0.0  # of the present choice; 0 before its first iteration
-        self._usual = 0.0  # the mean when the last trial ended
+        self._mean = 0.0  # seconds of an iteration with the present choice; 0 before the first one
+        self._usual = 0.0  # that mean when the last trial ended
         self._pause = _SHORTEST
         self._next_trial = clock() + self._pause
         self._trial: list[float] | None = None
 
     def run(self, iteration: Callable[[], Result]) -> Result:
-        """Make one iteration, time it, and choose the threads of the next."""
+        """Run and time one iteration, and choose the threads of the next one."""
         start = self._clock()
         result = iteration()
         now = self._clock()
@@ -161,14 +160,14 @@ class Pace:
         return result
 
     def resume(self) -> None:
-        """Go on after a while in which others may have set the number of threads."""
+        """Set the number of threads again, after other code may have changed it."""
         self._set_threads(self.threads)
 
     def _note(self, seconds: float, now: float) -> None:
         self._mean += (seconds - self._mean) * (_MEMORY if self._mean else 1.0)
         if self._usual and self._mean > _SUSPICIOUS * self._usual:
             self._next_trial = min(self._next_trial, now)
-            self._usual = self._mean  # one trial for each rise
+            self._usual = self._mean  # only one trial per rise
         if now >= self._next_trial:
             self._trial = []
             self._use(1 if self.threads > 1 else self._several)

@@ -12,7 +12,7 @@ Memory that was not written yet, or was freed, holds NaN.
 
 ========================= ==========================================================================
 ``state``                 counters, settings, current device, CUDA's errors
-``memory``                allocations with guard zones, what is in use on each device
+``memory``                allocations with guard zones, memory in use on each device
 ``streams``               streams, capture, graphs, order between streams
 ``array``, ``functions``  ``cupy.ndarray`` and the functions of ``cupy``
 ``raw``                   ``RawModule``, whose kernels run in ``tests.simt``

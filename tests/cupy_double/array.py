@@ -1,4 +1,4 @@
-"""``cupy.ndarray``: a NumPy array that lives in an :class:`Allocation` and minds who touches it."""
+"""``cupy.ndarray``: a NumPy array in an :class:`Allocation` that checks every access."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class ndarray:  # noqa: N801
         view._host, view._allocation = host, allocation
         return view
 
-    # --- what it is ---
+    # --- attributes ---
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -1,14 +1,15 @@
-"""The function of cuBLAS that airnp calls, on raw addresses, as ``cublas<t>gemmStridedBatched`` has it."""
+"""The functions of cuBLAS that airnp calls: the product on raw addresses, and the C interface to it."""
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 
 import numpy as np
 
 from tests.cupy_double.memory import Allocation, pool_of
 from tests.cupy_double.state import machine
-from tests.cupy_double.streams import submit
+from tests.cupy_double.streams import get_current_stream, submit
 
 _LARGEST = 2**31 - 1
 
@@ -118,3 +119,46 @@ def _matrices(
         strides=(stride * size, size, leading * size),
     )
     return view, memory
+
+
+class Library:
+    """Stands in for libcublas: the functions that airnp calls, with the argument types of the C interface."""
+
+    def __init__(self) -> None:
+        self.modes: list[int] = []
+
+    def cublasCreate_v2(self, pointer: Any) -> int:  # noqa: N802
+        pointer._obj.value = 12345
+        return 0
+
+    def cublasSetStream_v2(self, handle: Any, stream: Any) -> int:  # noqa: N802
+        assert handle.value == 12345
+        assert (stream.value or 0) == get_current_stream().ptr
+        return 0
+
+    def cublasSetWorkspace_v2(self, handle: Any, workspace: Any, size: Any) -> int:  # noqa: N802
+        assert workspace.value % 256 == 0
+        assert size.value >= 4 * 2**20
+        return 0
+
+    def cublasSetMathMode(self, handle: Any, mode: Any) -> int:  # noqa: N802
+        self.modes.append(mode.value)
+        return 0
+
+    def cublasSgemmStridedBatched(self, handle: Any, *arguments: Any) -> int:  # noqa: N802
+        return self._multiply("float32", ctypes.c_float, *arguments)
+
+    def cublasDgemmStridedBatched(self, handle: Any, *arguments: Any) -> int:  # noqa: N802
+        return self._multiply("float64", ctypes.c_double, *arguments)
+
+    def _multiply(self, dtype: str, real: type, *arguments: Any) -> int:
+        scalars = {5: real, 12: real}  # alpha and beta are passed by reference
+        whole = (ctypes.c_int,) * 5 + (None, ctypes.c_void_p, ctypes.c_int, ctypes.c_longlong)
+        types = (*whole, *whole[6:], None, *whole[6:], ctypes.c_int)
+        values = []
+        for position, (argument, kind) in enumerate(zip(arguments, types, strict=True)):
+            value = argument._obj if position in scalars else argument
+            assert isinstance(value, scalars.get(position, kind)), position
+            values.append(value.value)
+        gemm_strided_batched(0, *values, dtype)
+        return 0

@@ -1,4 +1,4 @@
-"""Putting the double in CuPy's place for the time of a test, and the real one back."""
+"""Install the double in place of CuPy for a test, and restore the real package afterwards."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from typing import Any
 import array_api_compat
 import pytest
 
+from airnp.engines import _cublas, launching
 from tests.cupy_double import modules
-from tests.cupy_double.cublas import gemm_strided_batched
+from tests.cupy_double.cublas import Library, gemm_strided_batched
 from tests.cupy_double.memory import check_all_guards
 from tests.cupy_double.state import Counters, Settings, machine
 
@@ -24,7 +25,7 @@ _compat_modules: dict[str, ModuleType] = {}
 
 
 class Double:
-    """What a test has in its hands.
+    """The double, as a test uses it.
 
     Attributes
     ----------
@@ -39,19 +40,20 @@ class Double:
         self.cupy: Any = built["cupy"]
         self.cupyx: Any = built["cupyx"]
         self.gemm_strided_batched: Callable[..., None] = gemm_strided_batched
+        self.cublas: Library | None = None
 
     @property
     def counters(self) -> Counters:
-        """What was carried out; ``reset()`` starts to count from zero."""
+        """Counters of operations; ``reset()`` sets them to zero."""
         return machine.counters
 
     @property
     def settings(self) -> Settings:
-        """What the machine is like; every test starts with the defaults."""
+        """Properties of the machine; every test starts with the defaults."""
         return machine.settings
 
     def check_memory(self) -> None:
-        """Raise if something was written beyond an allocation; the fixture looks once more at the end."""
+        """Raise if something was written beyond an allocation; the fixture also checks at the end."""
         check_all_guards()
         if machine.damage:
             raise AssertionError("; ".join(machine.damage))
@@ -75,7 +77,7 @@ def _take_away() -> dict[str, ModuleType]:
 
 @contextmanager
 def installed() -> Iterator[Double]:
-    """Make the double what ``import cupy`` gives; on the way out, put back what was there before."""
+    """Make ``import cupy`` return the double; restore the real modules on exit."""
     real, wrapper = _take_away(), vars(array_api_compat).pop("cupy", None)
     _forget_classes()
     machine.renew()
@@ -100,7 +102,18 @@ def installed() -> Iterator[Double]:
 
 @pytest.fixture
 def cupy_double() -> Iterator[Double]:
-    """The double in CuPy's place: a machine with two devices of 4 GiB, nothing allocated or counted yet."""
+    """The double in place of CuPy: a machine with two devices of 4 GiB, nothing allocated or counted yet."""
     with installed() as double:
         yield double
         double.check_memory()
+
+
+@pytest.fixture
+def gpu(cupy_double: Double, monkeypatch: pytest.MonkeyPatch) -> Iterator[Double]:
+    """The double with two devices, its own cuBLAS and no compiled kernels, for fits by the CUDA engine."""
+    cupy_double.cublas = Library()
+    monkeypatch.setattr(_cublas, "_library", lambda: cupy_double.cublas)
+    monkeypatch.setattr(_cublas, "_local", _cublas._Local())
+    launching._function.cache_clear()
+    yield cupy_double
+    launching._function.cache_clear()

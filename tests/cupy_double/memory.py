@@ -1,4 +1,4 @@
-"""Device memory: what is allocated where, with guard zones around it."""
+"""Device memory: allocations with guard zones around them."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class Allocation:
         machine.count("allocated_bytes", size)
 
     def check_guards(self) -> None:
-        """Note if something was written before or behind these bytes."""
+        """Note if something was written before or after these bytes."""
         before, behind = self._buffer[: self._start], self._buffer[self._start + self.size :]
         if self._generation == machine.generation and not (
             np.all(before == _PATTERN) and np.all(behind == _PATTERN)

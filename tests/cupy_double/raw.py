@@ -92,7 +92,7 @@ class RawKernel:
         )
 
     def _argument(self, position: int, value: Any) -> tuple[Any, Allocation | None]:
-        """Return an argument as the executor wants it; an array becomes an address, kept alive by nobody."""
+        """Return an argument for the executor; an array becomes an address, which does not keep it alive."""
         where = f"{self.name}: argument {position}"
         if isinstance(value, ndarray):
             check_device(value)

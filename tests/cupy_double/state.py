@@ -1,4 +1,4 @@
-"""What the pretended machine is, what was done on it, and the errors of its driver."""
+"""The state of the simulated machine: settings, counters, devices, and errors of the driver."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class _Local(threading.local):
 
 
 class Machine:
-    """The pretended machine; there is one, which every test gets as new."""
+    """The simulated machine; there is one, reset for every test."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -82,7 +82,7 @@ class Machine:
         self.pools: dict[int, Any] = {}
         self.timelines: dict[tuple[int, int], Any] = {}
         self.damage: list[str] = []
-        """What went wrong where no exception could be raised."""
+        """Errors that were found where no exception could be raised."""
         self._local = _Local()
 
     def renew(self) -> None:
@@ -218,7 +218,7 @@ def memory_info() -> tuple[int, int]:
 
 
 capture_guard: list[Callable[[], None]] = []
-"""Filled by ``streams``, which knows what is being captured; the modules below it must ask."""
+"""Filled by ``streams``, which knows about captures, for the modules that it imports."""
 
 
 def refuse_in_capture() -> None:

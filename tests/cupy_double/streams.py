@@ -59,7 +59,7 @@ class Work:
     writes: tuple[weakref.ref[Allocation], ...]
 
     def carry_out(self, timeline: Timeline) -> None:
-        """Do it now on a stream, after checking that the memory is there and nobody else is using it."""
+        """Run it now on a stream, after checking that its memory exists and no other stream is using it."""
         reads, writes = ([_alive(ref) for ref in group] for group in (self.reads, self.writes))
         timeline.submitted += 1
         for allocation in reads:
@@ -223,7 +223,7 @@ class Stream:
         self._captured, self._invalid = [], False
 
     def end_capture(self) -> Graph:
-        """Return what was recorded."""
+        """Return the recorded graph."""
         if self._captured is None:
             raise CUDARuntimeError(ILLEGAL_STATE)
         works, self._captured = self._captured, None
@@ -278,7 +278,7 @@ class Graph:
         return graph
 
     def launch(self, stream: Stream | None = None) -> None:
-        """Do what was captured, on a stream, by default the current one."""
+        """Run the captured work on a stream, by default the current one."""
         target = current_stream() if stream is None else stream
         if target.is_capturing():
             target._refuse()

@@ -1,4 +1,4 @@
-"""Everything that the double offers, and airnp asks of CuPy, is in the real package and called so."""
+"""The real CuPy has every name of the double and every name that airnp uses, with matching signatures."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ def real() -> ModuleType:
     return cupy
 
 
-# --- how something is called, as far as that can be found out ---
+# --- signatures ---
 
 
 def signature(thing: Any) -> inspect.Signature | None:
-    """Return how ``thing`` is called, as inspection or Cython's docstring tell; None if neither does."""
+    """Return the signature of ``thing`` by inspection or from Cython's docstring, or None."""
     if hasattr(thing, "nin") and hasattr(thing, "nout"):  # a ufunc
         names = [inspect.Parameter(f"x{i}", inspect.Parameter.POSITIONAL_ONLY) for i in range(thing.nin)]
         return inspect.Signature(names)
@@ -64,7 +64,7 @@ def signature(thing: Any) -> inspect.Signature | None:
 
 
 def _constructor(cls: type) -> inspect.Signature | None:
-    """Return the first constructor of a class or its bases that names its arguments."""
+    """Return the signature of the first constructor of a class or its bases with named arguments."""
     for base in cls.__mro__[:-1]:
         if (
             inspect.isfunction(own := vars(base).get("__init__"))
@@ -208,7 +208,7 @@ def _check_class(ours: type, theirs: type) -> None:
     assert inspect.isclass(theirs)
     for base in (RuntimeError, MemoryError):
         assert issubclass(ours, base) == issubclass(theirs, base), name
-    if name not in ("RawKernel", "MemoryPointer", "Graph"):  # which nobody makes by hand
+    if name not in ("RawKernel", "MemoryPointer", "Graph"):  # not constructed by users
         _check_call(name, ours, theirs)
     methods = {label: item for label, item in vars(ours).items() if not re.match(r"_[^_]", label)}
     for label, item in methods.items():
@@ -235,7 +235,7 @@ def test_a_kernel_is_called_as_in_cupy(real: ModuleType) -> None:
     _check_call("RawKernel.__call__", call, real.RawKernel.__call__)
 
 
-def test_errors_say_what_cupys_say(real: ModuleType) -> None:
+def test_error_messages_are_those_of_cupy(real: ModuleType) -> None:
     for status in STATUSES:
         theirs = real.cuda.runtime.CUDARuntimeError(status)
         assert str(CUDARuntimeError(status)) == str(theirs)
@@ -244,7 +244,7 @@ def test_errors_say_what_cupys_say(real: ModuleType) -> None:
         assert str(OutOfMemoryError(*arguments)) == str(real.cuda.memory.OutOfMemoryError(*arguments))
 
 
-def test_devices_and_arrays_are_as_unhashable_as_cupys(real: ModuleType) -> None:
+def test_devices_and_arrays_have_the_special_methods_of_cupy(real: ModuleType) -> None:
     for name in ("Device", "Stream"):
         ours, theirs = getattr(DOUBLE["cupy.cuda"], name), getattr(real.cuda, name)
         assert (ours.__hash__ is None) == (theirs.__hash__ is None), name
@@ -252,7 +252,7 @@ def test_devices_and_arrays_are_as_unhashable_as_cupys(real: ModuleType) -> None
         assert hasattr(DOUBLE["cupy"].ndarray, label) == hasattr(real.ndarray, label), label
 
 
-def test_the_real_package_is_put_back(real: ModuleType) -> None:
+def test_the_real_package_is_restored(real: ModuleType) -> None:
     inside = importlib.import_module("cupyx.scipy.sparse")
     backend = importlib.import_module("cupy_backends.cuda.api.runtime")
     with installed():
@@ -269,7 +269,7 @@ def test_the_real_package_is_put_back(real: ModuleType) -> None:
     assert importlib.import_module("array_api_compat.cupy") is compat
 
 
-# --- what airnp's own source asks for ---
+# --- names that airnp uses ---
 
 
 class _Uses(ast.NodeVisitor):
@@ -353,7 +353,7 @@ def complaints(source: str, packages: tuple[str, ...] = PACKAGES) -> list[str]:
         try:
             target = _resolve(name)
         except (AttributeError, ImportError):
-            continue  # said above
+            continue  # reported above
         how = signature(target) if callable(target) else None
         starred = any(isinstance(item, ast.Starred) for item in call.args) or None in [
             k.arg for k in call.keywords
@@ -402,11 +402,11 @@ SOURCES = sorted(Path(airnp.__file__).parent.rglob("*.py"))
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(SOURCES[0].parents[0])))
-def test_airnp_asks_only_for_what_cupy_has(path: Path, real: ModuleType) -> None:
+def test_airnp_uses_only_names_of_cupy(path: Path, real: ModuleType) -> None:
     assert complaints(path.read_text(encoding="utf-8")) == []
 
 
-def test_airnp_asks_only_for_what_the_double_has() -> None:
+def test_airnp_uses_only_names_of_the_double() -> None:
     packages = ("cupy", "cupyx")  # cuBLAS, for which the others are asked, is replaced as a whole
     with installed():
         found = {str(path): complaints(path.read_text(encoding="utf-8"), packages) for path in SOURCES}

@@ -1,4 +1,4 @@
-"""Every engine over the same cases: each operation by its definition and by finite differences."""
+"""Every engine on the same cases: each operation against its definition and finite differences."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.gradcheck import check_coordinates
 from tests.strategies import ADJACENCIES, seeds, symmetric_graph
 
 ALL = [importlib.import_module(name) for name in engines._MODULES.values()]
-ENGINES = [module for module in ALL if not module.__name__.endswith("cuda")]  # for which see test_cuda_engine
+ENGINES = [module for module in ALL if not module.__name__.endswith("cuda")]  # tested in test_cuda_engine.py
 OPERATIONS = [
     name for name, item in vars(contract.Engine).items() if inspect.isfunction(item) and name[0] != "_"
 ]
@@ -34,9 +34,9 @@ batches = st.sampled_from([(), (2,), (2, 1)])
 @pytest.mark.parametrize("ops", ALL, ids=short_name)
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_signatures_are_those_of_the_contract(ops, name):
-    promised = inspect.signature(getattr(contract.Engine, name)).parameters
+    expected = inspect.signature(getattr(contract.Engine, name)).parameters
     offered = inspect.signature(getattr(ops, name)).parameters
-    described = [(p.name, p.kind, p.default) for p in promised.values()][1:]
+    described = [(p.name, p.kind, p.default) for p in expected.values()][1:]
     assert [(p.name, p.kind, p.default) for p in offered.values()] == described
 
 
@@ -62,7 +62,7 @@ def test_products(ops, batch, m, k, n, seed):
 
 
 def literal_adjacency(kind, V):
-    """The three adjacencies, entry by entry, for one matrix."""
+    """Return an adjacency of one matrix, entry by entry."""
     k = len(V)
     E = np.exp(V)
     if kind == "product":
@@ -72,7 +72,7 @@ def literal_adjacency(kind, V):
 
 
 def literal_energy(A, Z):
-    """½ Σ A_ij ‖z_i − z_j‖², entry by entry."""
+    """Return ½ Σ A_ij ‖z_i − z_j‖², entry by entry."""
     k = len(Z)
     return sum(A[i, j] * np.sum((Z[i] - Z[j]) ** 2) for i in range(k) for j in range(k)) / 2
 
@@ -110,7 +110,7 @@ def test_gradient_of_the_graph(ops, kind, k, d, seed):
 
 @engine
 @pytest.mark.parametrize("kind", ADJACENCIES)
-def test_the_graph_update_on_the_way_equals_gradient_then_update(ops, kind):
+def test_fused_graph_update_equals_gradient_then_update(ops, kind):
     rng = np.random.default_rng(0)
     V, Z = rng.standard_normal((5, 5)), rng.standard_normal((5, 3))
 
@@ -209,7 +209,7 @@ def test_quadratic_variation_is_the_dirichlet_energy_of_two_paths():
 
 
 @engine
-def test_run_returns_what_every_iteration_recorded(ops):
+def test_run_returns_the_values_of_every_iteration(ops):
     counter = iter(range(100))
 
     def step(updates):

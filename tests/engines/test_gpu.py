@@ -1,7 +1,7 @@
 """What only a real CUDA device can show: ``python -m pytest -m gpu``.
 
-Without a usable device every test here skips and says why; with ``AIRNP_REQUIRE_GPU=1`` it fails instead.
-A test that needs more than one device, or TF32 units, skips on a machine without them in any case.
+Without a usable device every test skips and says why; with ``AIRNP_REQUIRE_GPU=1`` it fails instead. Tests
+that need two devices or TF32 units skip on a machine without them in any case.
 """
 
 from __future__ import annotations
@@ -18,42 +18,29 @@ from scipy import sparse
 import airnp
 from airnp import AdaptiveLaplacian, DirichletEnergy, FixedLaplacian, TotalVariation
 from airnp._devices import check_device, describe
-from airnp.engines import _cublas, cuda
-from airnp.engines import launching as cuda_launch
-from airnp.engines import launching as kernel_sources
+from airnp.engines import _cublas, cuda, launching
 from airnp.training.steps import Training
-from tests.kernel_launches import instances
+from tests.engines.fits import assert_same, assert_same_sparse, learned, models, path
+from tests.engines.kernel_launches import instances
 from tests.strategies import ADJACENCIES
 
 pytestmark = pytest.mark.gpu
 
 M, N = 45, 38
-PATHS = {size: np.eye(size, k=1) + np.eye(size, k=-1) for size in (M, N)}
-MODELS = {
-    "dmf": [],
+MODELS = models(M, N) | {
     "tv": [TotalVariation(1e-4, epsilon=0.1)],
-    "quadratic tv": [TotalVariation(1e-3, "quadratic")],
-    "dense graphs": [
-        FixedLaplacian(np.ones((M, M)), "rows", 1e-3),
-        FixedLaplacian(PATHS[N], "columns", 1e-3),
-    ],
-    "sparse graphs": [
-        FixedLaplacian(sparse.csr_array(PATHS[size]), axis, 1e-3)
-        for size, axis in ((M, "rows"), (N, "columns"))
-    ],
     "everything": [
         AdaptiveLaplacian("rows"),
         TotalVariation(1e-5, epsilon=0.1),
         DirichletEnergy("rows"),
         AdaptiveLaplacian("columns"),
     ],
-    "two graphs over the rows": [AdaptiveLaplacian("rows"), AdaptiveLaplacian("rows", adjacency="global")],
 }
 ODD_SHAPES = [(1, 1), (1, 40), (40, 1), (31, 32), (32, 33), (33, 31), (257, 3), (3, 257), (257, 129)]
 
 
 def why_not() -> str | None:
-    """Why there is no device to test on, or None."""
+    """Return why there is no device to test on, or None."""
     try:
         import cupy  # noqa: F401
 
@@ -65,7 +52,7 @@ def why_not() -> str | None:
 
 @pytest.fixture(autouse=True)
 def cupy() -> Any:
-    """CuPy with a device that works, all of its memory free; otherwise the test does not run."""
+    """Return CuPy with a working device and a free memory pool, or skip the test."""
     reason = why_not()
     if reason is not None:
         if os.environ.get("AIRNP_REQUIRE_GPU") == "1":
@@ -79,34 +66,18 @@ def cupy() -> Any:
 
 
 def data(shape=(M, N), batch=(), seed=0):
-    """Values, and a mask that leaves something in each row and column."""
+    """Return values, and a mask with an entry in each row and column."""
     rng = np.random.default_rng(seed)
     mask = rng.random((*batch, *shape)) < 0.8
     mask[..., 0, :] = mask[..., :, 0] = True
     return rng.random((*batch, *shape)), mask
 
 
-def learned(kind):
-    return [AdaptiveLaplacian(axis, 1e-3, kind) for axis in ("rows", "columns")]
-
-
 def both(xp, shape=(M, N), batch=(), engine="reference", **options):
-    """The same fit on the device, and on the host by the specification."""
+    """Return the same fit on the device, and on the host by another engine."""
     Y, mask = data(shape, batch)
     common = {"max_iter": 200, "stop": None, "seed": 0, **options}
     return airnp.fit(Y, mask, xp=xp, **common), airnp.fit(Y, mask, engine=engine, **common)
-
-
-def assert_same(device, host, tolerance=1e-9):
-    np.testing.assert_allclose(device.X.get(), host.X, rtol=tolerance, atol=tolerance)
-    for name in host.history:
-        np.testing.assert_allclose(
-            device.history[name], host.history[name], rtol=10 * tolerance, atol=tolerance
-        )
-    for a, b in zip(device.regularizers, host.regularizers, strict=True):
-        if b.parameter is not None:
-            np.testing.assert_allclose(a.parameter.get(), b.parameter, rtol=tolerance, atol=tolerance)
-            np.testing.assert_allclose(a.adjacency.get(), b.adjacency, rtol=tolerance, atol=tolerance)
 
 
 def assert_same_bits(one, two):
@@ -119,7 +90,7 @@ def assert_same_bits(one, two):
         np.testing.assert_array_equal(one.history[name], two.history[name])
 
 
-# --- the same answer as the specification ---
+# --- the results of the reference ---
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3, 4])
@@ -128,7 +99,7 @@ def test_learned_graphs_follow_the_specification(cupy, kind, depth):
     assert_same(*both(cupy, regularizers=learned(kind), depth=depth))
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", [name for name in MODELS if name not in ADJACENCIES])
 def test_every_other_model_follows_the_specification(cupy, model):
     assert_same(*both(cupy, regularizers=MODELS[model]))
 
@@ -149,10 +120,9 @@ def test_every_option_follows_the_specification(cupy, options):
 
 
 @pytest.mark.parametrize("batch", [(1,), (7,), (2, 3)], ids=str)
-@pytest.mark.parametrize("model", [*ADJACENCIES, "tv", "dense graphs", "sparse graphs"])
+@pytest.mark.parametrize("model", [*ADJACENCIES, "tv", "fixed", "sparse"])
 def test_stacks_follow_the_specification(cupy, model, batch):
-    regularizers = learned(model) if model in ADJACENCIES else MODELS[model]
-    assert_same(*both(cupy, batch=batch, regularizers=regularizers, max_iter=60))
+    assert_same(*both(cupy, batch=batch, regularizers=MODELS[model], max_iter=60))
 
 
 @pytest.mark.parametrize("shape", ODD_SHAPES, ids=str)
@@ -189,7 +159,7 @@ SPARSE = {
     "graphs": {
         "regularizers": [
             AdaptiveLaplacian("rows", 1e-2, neighbors=4, refresh=40),
-            FixedLaplacian(sparse.csr_array(PATHS[N]), "columns", 1e-2),
+            FixedLaplacian(sparse.csr_array(path(N)), "columns", 1e-2),
         ],
         "depth": 3,
     },
@@ -204,7 +174,7 @@ SPARSE = {
 
 
 def sparse_table(shape=(M, N), share=0.4):
-    """Stored entries, one row and one column full, a few thousand of them long if there is room."""
+    """Return stored entries, with one full row and one full column."""
     rng = np.random.default_rng(0)
     mask = rng.random(shape) < share
     mask[0] = mask[:, 0] = True
@@ -214,14 +184,6 @@ def sparse_table(shape=(M, N), share=0.4):
 def fitted_sparse(S, **options):
     common = {"form": "sparse", "rank": 5, "depth": 2, "max_iter": 100, "stop": None, "seed": 0}
     return airnp.fit(S, **{**common, "init": airnp.Gaussian(0.1, 0.3), **options})
-
-
-def assert_same_sparse(device, host, tolerance=1e-9):
-    np.testing.assert_allclose(device.X, host.X, rtol=tolerance, atol=tolerance)
-    for name in host.history:
-        np.testing.assert_allclose(
-            device.history[name], host.history[name], rtol=10 * tolerance, atol=tolerance
-        )
 
 
 @pytest.mark.parametrize("model", SPARSE)
@@ -271,17 +233,17 @@ class CountedGraph:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("model", [*ADJACENCIES, "everything", "sparse graphs"])
+@pytest.mark.parametrize("model", [*ADJACENCIES, "everything", "sparse"])
 def test_graphs_are_captured_and_make_the_bits_of_single_launches(cupy, monkeypatch, model, dtype):
-    captured, capture = [], cuda._Iteration._captured
+    captured, capture = [], cuda._Iteration._capture
 
     def counted(iteration, stream):
         captured.append(CountedGraph(capture(iteration, stream)))
         return captured[-1]
 
-    monkeypatch.setattr(cuda._Iteration, "_captured", counted)
+    monkeypatch.setattr(cuda._Iteration, "_capture", counted)
     options = {"xp": cupy, "max_iter": 300, "stop": None, "seed": 0, "dtype": dtype}
-    options["regularizers"] = learned(model) if model in ADJACENCIES else MODELS[model]
+    options["regularizers"] = MODELS[model]
     replayed = airnp.fit(*data(), **options)
     assert [graph.launches for graph in captured] == [299]
     assert all(isinstance(graph.graph, cupy.cuda.Graph) for graph in captured)
@@ -333,13 +295,13 @@ def test_a_fit_in_tf32_is_close_but_not_equal(cupy):
 # --- kernels ---
 
 
-@pytest.mark.parametrize("scalar", ["float", "double"])
-@pytest.mark.parametrize("module", kernel_sources.source_names())
-def test_every_kernel_compiles_for_this_device(cupy, module, scalar):
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("module", launching.source_names())
+def test_every_kernel_compiles_for_this_device(cupy, module, dtype):
     device = cupy.cuda.runtime.getDevice()
-    for name in instances(scalar)[module]:
-        kernel = cuda_launch._function(name, module, device)
-        assert kernel.attributes["max_threads_per_block"] >= cuda_launch.THREADS, name
+    for name in instances(module, dtype):
+        kernel = launching._function(name, module, device)
+        assert kernel.attributes["max_threads_per_block"] >= launching.THREADS, name
 
 
 def test_info_names_the_device(cupy):

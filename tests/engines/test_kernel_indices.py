@@ -1,8 +1,8 @@
-"""Which entries a thread works on: pairs of tiles, walks through a matrix, and matrices of 50 000 x 50 000.
+"""Which entries a thread works on: pairs of tiles, walks through a matrix, and more than 2^31 entries.
 
-Such a matrix has more than 2^31 entries. Here its memory is only promised by the system, and of a grid of
-millions of blocks one block is executed, the one that works on the last entries. An index that was computed
-in 32 bits lands in front of the array, where there is room for it, and the right entries stay as they were.
+A matrix of 50 000 x 50 000 has more than 2^31 entries. Its memory is reserved but mostly never touched, and
+only one block of a grid of millions is run, the one of the last entries. An index computed in 32 bits would
+land in front of the array, where room is reserved too, and the right entries would stay as they were.
 """
 
 import mmap
@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airnp.engines import launching as kernel_sources
 from airnp.engines import reference
-from tests.kernel_launches import NULL, THREADS
+from airnp.engines.launching import THREADS, module_source
+from tests.engines.kernel_launches import Launch
 from tests.simt import AddressTable, RawModule
 
 NODES = 50_000
@@ -49,7 +49,7 @@ ONE_BLOCK = """
 
 
 def strip_pairs(numbers, strips):
-    kernel = RawModule(code=kernel_sources.module_source("laplacian") + PAIRS).get_function("strip_pairs")
+    kernel = RawModule(code=module_source("laplacian") + PAIRS).get_function("strip_pairs")
     numbers = np.asarray(numbers, np.int32)
     low, high = np.empty_like(numbers), np.empty_like(numbers)
     kernel((1,), (THREADS,), (low, high, numbers, np.int32(numbers.size), np.int32(strips)))
@@ -85,38 +85,47 @@ def test_pairs_of_many_strips(strips):
     blocks=st.integers(1, 7),
 )
 def test_a_walk_visits_every_entry_once(rows, columns, blocks):
-    kernel = RawModule(code=kernel_sources.module_source("residual") + WALK).get_function("count_visits")
+    kernel = RawModule(code=module_source("residual") + WALK).get_function("count_visits")
     visits, wrong = np.zeros((rows, columns), np.int32), np.ones((rows, columns), np.int32)
     kernel((blocks,), (THREADS,), (visits, wrong, np.int32(rows), np.int32(columns)))
     assert (visits == 1).all()
     assert not wrong.any()
 
 
-def promised(*shape):
-    """Return float32 zeros of this shape, most of which must never be touched, with as much room in front."""
+def reserved(*shape):
+    """Return float32 zeros whose memory is reserved but not yet used, with as much room in front of them."""
     size = int(np.prod(shape, dtype=np.int64))
     room = 2**31 + 2**20
     memory = mmap.mmap(-1, 4 * (room + size), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NO_RESERVE)
     return np.frombuffer(memory, np.float32)[room:].reshape(shape)
 
 
-def run_one_block(module, name, blocks, block, matrix, args):
-    numbers = (f"-DBLOCKS={blocks}u", f"-DBLOCK={block}u", f"-DMATRIX={matrix}u")
-    code = ONE_BLOCK + kernel_sources.module_source(module)
-    kernel = RawModule(code=code, options=("-std=c++17", *numbers), name_expressions=[name]).get_function(
-        name
-    )
-    kernel((1,), (THREADS,), args)
+def reserved_integers(size, dtype=np.int64):
+    return reserved(size * np.dtype(dtype).itemsize // 4).view(dtype)
+
+
+def sums_of(batch, blocks):
+    """Return memory for partial sums, tickets and values."""
+    return reserved(batch, blocks, 2), np.zeros(batch, np.uint32), reserved(batch)
+
+
+def run_one_block(module, kernel, variant, blocks, block, *args, matrix=0):
+    """Run one block of a float32 kernel, for one matrix of a stack, as part of a large grid."""
+    launch = Launch.of(module, kernel, ("float32", *variant), (1,), *args)
+    grid = (f"-DBLOCKS={blocks}u", f"-DBLOCK={block}u", f"-DMATRIX={matrix}u")
+    name, code = launch.instance.name, ONE_BLOCK + module_source(module)
+    compiled = RawModule(code=code, options=("-std=c++17", *grid), name_expressions=[name])
+    compiled.get_function(name)(launch.grid, (THREADS,), launch.args)
 
 
 def test_row_statistics_of_many_nodes():
-    v, gram, rng = promised(1, NODES, NODES), promised(1, NODES, NODES), np.random.default_rng(0)
+    v, gram, rng = reserved(1, NODES, NODES), reserved(1, NODES, NODES), np.random.default_rng(0)
     last = slice(NODES - 8, NODES)
     v[0, last], gram[0, last] = rng.standard_normal((2, 8, NODES))
-    statistics, energy, tickets = promised(1, 3, NODES), promised(1), np.zeros(1, np.uint32)
+    statistics, energy, tickets = reserved(1, 3, NODES), reserved(1), np.zeros(1, np.uint32)
     blocks = NODES // 8
-    args = (v, gram, statistics, energy, promised(blocks, 6), tickets, np.int32(1), np.int32(NODES))
-    run_one_block("laplacian", "graph_statistics<float, 0>", blocks, blocks - 1, 0, args)
+    args = (v, gram, statistics, energy, reserved(blocks, 6), tickets, 1, NODES)
+    run_one_block("laplacian", "graph_statistics", (0,), blocks, blocks - 1, *args)
     values, products = v[0, last].astype(np.float64), gram[0, last].astype(np.float64)
     norms = np.zeros(NODES)
     norms[last] = np.diagonal(products[:, last])
@@ -140,7 +149,7 @@ class LastPair:
 
     def __init__(self, batch=1):
         rng = np.random.default_rng(1)
-        self.v, self.gram = promised(batch, NODES, NODES), promised(batch, NODES, NODES)
+        self.v, self.gram = reserved(batch, NODES, NODES), reserved(batch, NODES, NODES)
         around = slice(self.above.start, NODES)
         corner = rng.standard_normal((NODES - self.above.start, 5))
         self.v[-1, around, around] = rng.standard_normal((len(corner), len(corner)))
@@ -157,9 +166,9 @@ class LastPair:
 
 def test_pair_statistics_of_many_nodes():
     pair = LastPair()
-    partial, tickets = promised(pair.blocks, 6), np.zeros(1, np.uint32)
-    args = (pair.v, pair.gram, promised(3), promised(1), partial, tickets, np.int32(1), np.int32(NODES))
-    run_one_block("laplacian", "graph_statistics<float, 2>", pair.blocks, pair.block, 0, args)
+    partial, tickets = reserved(pair.blocks, 6), np.zeros(1, np.uint32)
+    args = (pair.v, pair.gram, reserved(3), reserved(1), partial, tickets, 1, NODES)
+    run_one_block("laplacian", "graph_statistics", (2,), pair.blocks, pair.block, *args)
     top, mass, rest, pair_top, energy, pair_rest = partial[pair.block].astype(np.float64)
     both = pair.upper + pair.lower
     wanted = np.exp(np.stack([pair.upper, pair.lower])).sum()
@@ -169,37 +178,21 @@ def test_pair_statistics_of_many_nodes():
     assert tickets[0] == 1
 
 
-# In a stack of 30, the parts of the degrees are too many to be counted in 32 bits, too.
+# In a stack of 30, the index of a partial degree exceeds 32 bits as well.
 @pytest.mark.parametrize(("adam", "batch"), [(False, 1), (True, 1), (False, 30)])
-def test_the_step_of_many_nodes(adam, batch):
+def test_step_of_many_nodes(adam, batch):
     pair = LastPair(batch)
-    adjacency, gradient = promised(*pair.v.shape), promised(*pair.v.shape)
-    degrees = promised(batch, pair.strips, NODES)
-    first, second = (promised(*pair.v.shape), promised(*pair.v.shape)) if adam else (NULL, NULL)
+    adjacency, gradient = reserved(*pair.v.shape), reserved(*pair.v.shape)
+    degrees = reserved(batch, pair.strips, NODES)
+    first, second = (reserved(*pair.v.shape), reserved(*pair.v.shape)) if adam else (None, None)
     top, inverse, total, weight = 3.0, 0.25, 0.7, 0.5
     numbers = np.array([[0.1, 0.999, 0.001, 0.01, 1.0, 1e-8]], np.float32)
-    pull, tickets = promised(batch, NODES), np.zeros((batch, pair.strips), np.uint32)
-    args = (
-        pair.v,
-        pair.gram,
-        np.tile(np.array([top, inverse, total], np.float32), (batch, 1)),
-        np.float32(weight),
-        adjacency,
-        pull,
-        NULL if adam else gradient,
-        first,
-        second,
-        numbers,
-        np.zeros(1, np.int32),
-        np.int32(6),
-        np.int32(0),
-        degrees,
-        tickets,
-        np.int32(batch),
-        np.int32(NODES),
-    )
-    name = f"graph_step<float, 1, {'true' if adam else 'false'}>"
-    run_one_block("laplacian", name, pair.blocks, pair.block, batch - 1, args)
+    pull, tickets = reserved(batch, NODES), np.zeros((batch, pair.strips), np.uint32)
+    statistics = np.tile(np.array([top, inverse, total], np.float32), (batch, 1))
+    out = (adjacency, pull, None if adam else gradient)
+    step = (first, second, numbers, np.zeros(1, np.int32), 6, 0)
+    args = (pair.v, pair.gram, statistics, weight, *out, *step, degrees, tickets, batch, NODES)
+    run_one_block("laplacian", "graph_step", (1, adam), pair.blocks, pair.block, *args, matrix=batch - 1)
     p = [inverse * np.exp(values - top) for values in (pair.upper, pair.lower)]
     for found in pair.tiles(adjacency):
         np.testing.assert_allclose(found, p[0] + p[1], rtol=1e-5)
@@ -231,25 +224,27 @@ class LastEntries:
         self.shape, (batch, rows, columns) = shape, shape
         self.blocks = -(-rows * columns // THREADS)
         self.last = (batch - 1, rows - 1, slice((self.blocks - 1) * THREADS - (rows - 1) * columns, columns))
-        self.sizes = (np.int32(batch), np.int32(rows), np.int32(columns))
-        self.sums = (promised(batch, self.blocks, 2), np.zeros(batch, np.uint32), promised(batch))
+        self.sums = sums_of(batch, self.blocks)
         self.rng = np.random.default_rng(2)
 
     def array(self):
         """Return an array with random values where the last block looks, and around it."""
-        array = promised(*self.shape)
+        array = reserved(*self.shape)
         array[-1, -2:, self.shape[2] - 300 :] = self.rng.standard_normal((2, 300))
         return array
 
     def line(self, size):
-        line = promised(self.shape[0], size)
+        line = reserved(self.shape[0], size)
         line[-1] = self.rng.standard_normal(size)
         return line
 
-    def run(self, module, name, args):
-        run_one_block(module, name, self.blocks, self.blocks - 1, self.shape[0] - 1, args)
-        if "scaled" not in name:
-            assert self.sums[1].tolist() == [0] * (self.shape[0] - 1) + [1]
+    def run(self, module, kernel, variant, *args, sums=True):
+        """Run the last block; sizes, and if there are any the sums in front of them, end the arguments."""
+        args = (*args, *(self.sums if sums else ()), *self.shape)
+        matrix = self.shape[0] - 1
+        self.sums[1][:] = 0
+        run_one_block(module, kernel, variant, self.blocks, self.blocks - 1, *args, matrix=matrix)
+        assert self.sums[1].tolist() == [0] * matrix + [int(sums)]
 
 
 LARGE = [(1, NODES, NODES), (3, 30_000, 40_000)]
@@ -260,14 +255,13 @@ def test_residual_of_a_large_matrix(shape):
     of = LastEntries(shape)
     x, y, weights, gradient, g = (of.array() for _ in range(5))
     rows, columns = of.line(shape[1]), of.line(shape[2])
-    args = (x, y, weights, gradient, np.float32(2), np.float32(0), rows, columns, *of.sums, *of.sizes)
-    of.run("residual", "masked_residual<float, false>", args)
+    of.run("residual", "masked_residual", (False,), x, y, weights, gradient, 2, 0, rows, columns)
     at = of.last
     scale = rows[-1, -1] + columns[-1, at[2]]
     wanted = 2 * weights[at] * (x[at] - y[at]) + scale * x[at]
     np.testing.assert_allclose(gradient[at], wanted, rtol=1e-4, atol=1e-5)
     wanted = g[at] + scale * x[at]
-    of.run("residual", "add_scaled_lines<float>", (g, x, rows, columns, *of.sizes))
+    of.run("residual", "add_scaled_lines", (), g, x, rows, columns, sums=False)
     np.testing.assert_allclose(g[at], wanted, rtol=1e-4, atol=1e-5)
 
 
@@ -277,21 +271,19 @@ def test_variation_of_a_large_matrix(shape):
     g, x = of.array(), of.array()
     corner = (slice(-1, None), slice(-2, None), slice(shape[2] - 300, None))
     _, wanted = reference.total_variation(g[corner], x[corner], kind="quadratic", epsilon=1.0, weight=0.5)
-    args = (g, x, np.float32(0.5), np.float32(1), *of.sums, *of.sizes)
-    of.run("variation", "add_variation<float, true>", args)
+    of.run("variation", "add_variation", (True,), g, x, 0.5, 1)
     width = of.last[2].stop - of.last[2].start
     np.testing.assert_allclose(g[of.last], wanted[-1, -1, -width:], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("shape", LARGE)
-def test_fixed_graphs_of_a_large_matrix(shape):
+def test_given_graphs_of_a_large_matrix(shape):
     of = LastEntries(shape)
     batch, rows, columns = shape
     dense, sparse, z, neighbours = (of.array() for _ in range(4))
     degree, at, scale = of.line(columns), of.last, np.float32(0.5)
     wanted = dense[at] + scale * (degree[-1, at[2]] * z[at] - neighbours[at])
-    args = (dense, z, neighbours, NULL, degree, np.int32(batch), scale, *of.sums, *of.sizes)
-    of.run("fixed_graph", "add_laplacian<float>", args)
+    of.run("fixed_graph", "add_laplacian", (), dense, z, neighbours, None, degree, batch, scale)
     np.testing.assert_allclose(dense[at], wanted, rtol=1e-4, atol=1e-5)
     # A graph with one edge, from the last row to the one before it.
     indptr = np.zeros(rows + 1, np.int32)
@@ -299,40 +291,38 @@ def test_fixed_graphs_of_a_large_matrix(shape):
     data, indices = np.full(1, 3, np.float32), np.full(1, rows - 2, np.int32)
     line = of.line(rows)[-1]
     wanted = sparse[at] + scale * (line[-1] * z[at] - 3 * z[batch - 1, rows - 2, at[2]])
-    of.sums[1][:] = 0
-    args = (sparse, z, data, indices, indptr, line, scale, *of.sums, *of.sizes)
-    of.run("fixed_graph", "add_sparse_laplacian<float, int, false>", args)
+    of.run(
+        "fixed_graph", "add_sparse_laplacian", ("int", False), sparse, z, data, indices, indptr, line, scale
+    )
     np.testing.assert_allclose(sparse[at], wanted, rtol=1e-4, atol=1e-5)
 
 
-def test_a_sparse_graph_with_many_edges():
+def test_given_graph_with_many_edges():
     # The edges of node 1 are the last of more than 2^31, in 64-bit indices.
-    edges, rows, columns = 2**31 + 7, 2, 3
-    data, indices = promised(edges), promised(2 * edges).view(np.int64)
+    edges, room = 2**31 + 7, 2**31
+    memory, indices = reserved(room + edges), reserved_integers(room + edges)[room:]
+    data, memory[5] = memory[room:], np.nan  # an edge that was counted in 32 bits would start there
     data[-2:], indices[-2:] = (3, 5), (0, 1)
     indptr = np.array([edges - 2, edges - 2, edges], np.int64)
     z, g, degree = np.arange(6, dtype=np.float32), np.zeros(6, np.float32), np.zeros(2, np.float32)
-    sums = (np.zeros((1, 2), np.float32), np.zeros(1, np.uint32), np.zeros(1, np.float32))
-    sizes = (np.int32(1), np.int32(rows), np.int32(columns))
-    args = (g, z, data, indices, indptr, degree, np.float32(1), *sums, *sizes)
-    run_one_block("fixed_graph", "add_sparse_laplacian<float, long long, false>", 1, 0, 0, args)
+    args = (g, z, data, indices, indptr, degree, 1, *sums_of(1, 1), 1, 2, 3)
+    run_one_block("fixed_graph", "add_sparse_laplacian", ("long long", False), 1, 0, *args)
     np.testing.assert_array_equal(g[3:], -3 * z[:3] - 5 * z[3:])
 
 
 @pytest.mark.parametrize("adam", [False, True])
-def test_the_step_of_a_large_tensor_far_down_the_table(adam):
+def test_step_of_a_large_tensor_far_down_the_table(adam):
     # Neither the entries, nor the place of the numbers of iteration 2^27 - 1, can be counted in 32 bits.
     size, width, offset, rng = NODES**2, 20, 14, np.random.default_rng(3)
-    tensors, blocks = [promised(size) for _ in range(4)], -(-size // THREADS)
+    tensors, blocks = [reserved(size) for _ in range(4)], -(-size // THREADS)
     last = slice((blocks - 1) * THREADS, size)
     for tensor in tensors:
         tensor[last] = 0.5 + rng.random(size - last.start)
-    numbers, cursor = promised(2**27, width), np.array([2**27 - 1], np.int32)
+    numbers, cursor = reserved(2**27, width), np.array([2**27 - 1], np.int32)
     numbers[-1, offset:] = 0.1, 0.999, 0.001, 0.01, 1.0, 1e-8
     p, g, first, second = (tensor[last].astype(np.float64) for tensor in tensors)
-    args = (AddressTable([*tensors, size, offset]), np.int32(1), numbers, cursor, np.int32(width))
-    name = "adam<float>" if adam else "descend<float>"
-    run_one_block("adam", name, blocks, blocks - 1, 0, args)
+    args = (AddressTable([*tensors, size, offset]), 1, numbers, cursor, width)
+    run_one_block("adam", "adam" if adam else "descend", (), blocks, blocks - 1, *args)
     mean, square = first + 0.1 * (g - first), 0.999 * second + 0.001 * g**2
     wanted = (p - 0.01 * mean / (np.sqrt(square) + 1e-8), g, mean, square)
     if not adam:
@@ -342,9 +332,144 @@ def test_the_step_of_a_large_tensor_far_down_the_table(adam):
 
 
 def test_record_far_down_the_ring():
-    ring, cursor = promised(2**28, 3, 5), np.array([2**28 - 2], np.int32)
+    ring, cursor = reserved(2**28, 3, 5), np.array([2**28 - 2], np.int32)
     sources = [np.arange(5, dtype=np.float32) + 10 * number for number in range(1, 4)]
-    args = (AddressTable(sources), np.int32(3), np.int32(5), ring, cursor, np.int32(2**28))
-    run_one_block("record", "record<float>", 1, 0, 0, args)
+    run_one_block("record", "record", (), 1, 0, AddressTable(sources), 3, 5, ring, cursor, 2**28)
     np.testing.assert_array_equal(ring[-2], np.stack(sources))
     assert cursor[0] == 2**28 - 1
+
+
+# --- the sparse form ---
+
+FAR = 2**31 + 16
+"""Entries, pieces or pairs, more than 32 bits can count."""
+LINE, OTHER, RANK = 1_200_000_000, 1_100_000_000, 3
+"""Indices of lines that fit into 32 bits, while the places of their factors do not."""
+
+
+class Far:
+    """The last piece of a long pattern, with two entries; the last block of the grid works on it."""
+
+    blocks, block = FAR // 8, FAR // 8 - 1
+
+    def __init__(self, slot=None):
+        rng = np.random.default_rng(0)
+        self.starts, self.lines, self.indices = (
+            reserved_integers(FAR + 1),
+            reserved_integers(FAR, np.int32),
+            reserved_integers(FAR, np.int32),
+        )
+        self.starts[-9:] = FAR - 2  # the pieces before the last are empty
+        self.starts[-1], self.lines[-1], self.indices[-2:] = FAR, LINE, (5, OTHER)
+        self.slots = None
+        if slot is not None:
+            self.slots = reserved_integers(FAR, np.int32)
+            self.slots[-8:] = slot
+        self.weights, self.u, self.v = reserved(FAR), reserved(LINE + 1, RANK), reserved(OTHER + 1, RANK)
+        self.weights[-2:], self.u[LINE] = rng.standard_normal(2), rng.standard_normal(RANK)
+        self.v[5], self.v[OTHER] = rng.standard_normal((2, RANK))
+        self.sums = sums_of(1, self.blocks)
+
+    @property
+    def form(self):
+        return self.starts, self.lines, self.slots, self.indices
+
+    def run(self, module, kernel, variant, *args):
+        run_one_block(module, kernel, variant, self.blocks, self.block, *args)
+
+
+def test_sparse_residuals_of_many_entries():
+    far = Far()
+    rows, columns, mean = reserved(LINE + 1), reserved(OTHER + 1), np.array([0.5], np.float32)
+    rows[LINE], columns[5], columns[OTHER] = 1, 2, 3
+    slopes, gradient, totals = reserved(FAR), reserved(LINE + 1, RANK), reserved(LINE + 1)
+    sides = (far.weights, far.u, far.v, mean, rows, columns, 0.5)
+    out = (slopes, gradient, totals, None, *far.sums, FAR, RANK)
+    far.run("sparse_entries", "row_residuals", (), *far.form, *sides, *out)
+    error = far.v[[5, OTHER]] @ far.u[LINE] + 1.5 + np.array([2, 3]) - far.weights[-2:]
+    np.testing.assert_allclose(slopes[-2:], 0.5 * error, rtol=1e-5)
+    np.testing.assert_allclose(gradient[LINE], 0.5 * error @ far.v[[5, OTHER]], rtol=1e-5)
+    np.testing.assert_allclose(totals[LINE], 0.5 * error.sum(), rtol=1e-5)
+    np.testing.assert_allclose(far.sums[0][0, far.block].sum(), np.sum(error**2), rtol=1e-5)
+    assert far.sums[1][0] == 1
+
+
+def test_sparse_values_of_many_pairs():
+    far, rows, columns, out = (
+        Far(),
+        reserved_integers(FAR, np.int32),
+        reserved_integers(FAR, np.int32),
+        reserved(FAR),
+    )
+    rows[-1], columns[-1] = LINE, OTHER
+    b, c = reserved(LINE + 1), reserved(OTHER + 1)
+    b[LINE], c[OTHER] = 1, 2
+    args = (rows, columns, far.u, far.v, np.ones(1, np.float32), b, c, out, FAR, RANK)
+    far.run("sparse_entries", "entry_values", (), *args)
+    np.testing.assert_allclose(out[-1], far.u[LINE] @ far.v[OTHER] + 4, rtol=1e-5)
+
+
+@pytest.mark.parametrize("slot", [None, 1_000_000_000])
+def test_sparse_sums_over_many_entries(slot):
+    far = Far(slot)
+    places, parts = reserved_integers(FAR), None if slot is None else reserved(slot + 1, RANK + 1)
+    places[-2:] = FAR - 1, FAR - 2
+    out, totals = reserved(LINE + 1, RANK), reserved(LINE + 1)
+    args = (*far.form, places, far.weights, far.v, out, totals, parts, FAR, 0, RANK)
+    far.run("sparse_lines", "line_sums", (), *args)
+    weights = far.weights[[FAR - 1, FAR - 2]]
+    row, total = (out[LINE], totals[LINE]) if slot is None else (parts[slot, :RANK], parts[slot, RANK])
+    np.testing.assert_allclose(row, weights @ far.v[[5, OTHER]], rtol=1e-5)
+    np.testing.assert_allclose(total, weights.sum(), rtol=1e-5)
+
+
+def test_sparse_gaps_over_many_edges():
+    far = Far()
+    nodes, pull = reserved(LINE + 1, RANK), reserved(LINE + 1, RANK)
+    nodes[[5, OTHER]], nodes[LINE], pull[LINE] = far.v[[5, OTHER]], far.u[LINE], 7
+    absent = (None, None, None, None)  # no parts and no energy
+    args = (*far.form, None, far.weights, nodes, None, 2, pull, *absent, FAR, 0, RANK)
+    far.run("sparse_lines", "gap_sums", (True,), *args)
+    gaps = nodes[LINE] - nodes[[5, OTHER]]
+    np.testing.assert_allclose(pull[LINE], 7 + 2 * far.weights[-2:] @ gaps, rtol=1e-5)
+
+
+def test_sparse_edges_of_many_nodes():
+    far, nodes = Far(), LINE + 1
+    indptr, weights, slopes, pull = (
+        reserved_integers(nodes + 1),
+        reserved(FAR),
+        reserved(FAR),
+        reserved(nodes, RANK),
+    )
+    indptr[-9:-1], indptr[-1] = FAR - 2, FAR
+    t, metric = reserved(nodes, RANK), np.array([1, 2, 3], np.float32)
+    t[[5, OTHER]], t[LINE] = far.v[[5, OTHER]], far.u[LINE]
+    blocks = -(-nodes // 8)
+    sums = sums_of(1, blocks)
+    out = (weights, slopes, pull, *sums)
+    args = (indptr, far.indices, far.weights, t, metric, *out, nodes, RANK)
+    run_one_block("sparse_edges", "edge_terms", (), blocks, blocks - 1, *args)
+    p = np.exp(far.weights[-2:].astype(np.float64))
+    p /= p.sum()
+    gaps = t[LINE] - t[[5, OTHER]]
+    distances = gaps**2 @ metric
+    np.testing.assert_allclose(weights[-2:], p, rtol=1e-5)
+    np.testing.assert_allclose(slopes[-2:], 0.5 * p * (distances - p @ distances), rtol=1e-4)
+    np.testing.assert_allclose(pull[LINE], p @ gaps, rtol=1e-4, atol=1e-6)
+    assert sums[1][0] == 1
+
+
+def test_sparse_joining_of_many_pieces():
+    splits, slots = 1_000_000_000, 1_000_000_002
+    firsts, lines = reserved_integers(splits + 1, np.int32), reserved_integers(splits, np.int32)
+    firsts[-2:], lines[-64:] = (slots - 2, slots), LINE
+    parts, out, totals = reserved(slots, RANK + 1), reserved(LINE + 1, RANK), reserved(LINE + 1)
+    parts[-2:] = np.arange(8).reshape(2, 4)
+    firsts[-65:-1] = slots - 2  # the lines before the last have no pieces
+    lines[-64:-1] = 0
+    blocks = splits * (RANK + 1) // 256
+    args = (parts, firsts, lines, out, totals, splits, 0, RANK)
+    run_one_block("sparse_lines", "join_pieces", (False,), blocks, blocks - 1, *args)
+    np.testing.assert_array_equal(out[LINE], [4, 6, 8])
+    assert totals[LINE] == 10

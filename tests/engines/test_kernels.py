@@ -1,9 +1,9 @@
-"""Every CUDA kernel, its unmodified text executed on the CPU, against ``engines/reference.py``.
+"""Values of every CUDA kernel of the dense form, its unmodified text run on the CPU, against the reference.
 
 The executor (``tests/simt``) gives every CUDA thread its own fiber, with real barriers, shuffles and shared
-memory. Here: right values for every shape, grid, thread order and template instance; the same bits whatever
-the order; tickets that are ready for the next launch. Races and stray accesses are searched for in
-``test_kernels_sanitized.py``, indices beyond 2^31 tried in ``test_kernel_indices.py``.
+memory. These tests cover shapes, grids, thread orders and template instances, equal bits in every order, and
+tickets that are ready for the next launch. Races and stray accesses: ``test_kernels_sanitized.py``. Indices
+beyond 2^31: ``test_kernel_indices.py``.
 """
 
 from dataclasses import replace
@@ -15,11 +15,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from airnp.engines import reference
-from tests import kernel_launches as launches
-from tests.kernel_checks import (
+from airnp.engines.launching import THREADS
+from tests.engines import kernel_launches as launches
+from tests.engines.kernel_checks import (
     BETA1,
     BETA2,
     EPSILON,
+    MACHINES,
+    ORDERS,
     RATE,
     Entries,
     Graph,
@@ -32,26 +35,18 @@ from tests.kernel_checks import (
     check_sparse_laplacian,
     check_tensors,
     check_variation,
-    run_and_check,
     state,
 )
-from tests.kernel_launches import KINDS, Machine, Numbers, fenced
+from tests.engines.kernel_launches import KINDS, Machine, Numbers, fenced
 
 SIZES = st.sampled_from([1, 2, 5, 31, 32, 33, 61, 64, 65, 97])
 BATCHES = st.integers(1, 3)
 DTYPES = st.sampled_from([np.float32, np.float64])
 SEEDS = st.integers(0, 2**16)
-MACHINES = st.builds(
-    Machine,
-    mode=st.sampled_from(["fast", "fma"]),
-    order=st.sampled_from([0, 1, 2, 7]),
-    most_blocks=st.sampled_from([1, 3, 2048]),
-)
-ORDERS = [0, 1, 2, 3, 7]
 
 
 def always(choices, **common):
-    """Try every combination of these choices, too: Hypothesis' fixed draws may leave one out."""
+    """Also try every combination of these choices, which Hypothesis might not draw."""
 
     def decorate(test):
         for values in product(*choices.values()):
@@ -61,6 +56,7 @@ def always(choices, **common):
     return decorate
 
 
+TERMS = ("energy", "adjacency", "pull", "gradient")
 FEW_BLOCKS = {"dtype": np.float64, "machine": Machine(order=2, most_blocks=2)}
 MATRICES = {**FEW_BLOCKS, "shape": (3, 33, 61), "seed": 1}
 
@@ -89,7 +85,7 @@ def test_graph_of_a_long_row(kind, dtype):
     graph = Graph(dtype, 1, 771, 4)
     found = graph.launched(kind, False, Machine())
     terms, _ = graph.expected(kind, False)
-    for name in ("energy", "adjacency", "pull", "gradient"):
+    for name in TERMS:
         assert_close(found[name], getattr(terms, name), dtype)
 
 
@@ -100,11 +96,11 @@ def test_graph_does_not_overflow(kind, shift):
     graph.v += np.float32(shift)
     found = graph.launched(kind, False, Machine(order=1))
     terms, _ = graph.expected(kind, False)
-    for name in ("energy", "adjacency", "pull", "gradient"):
+    for name in TERMS:
         assert_close(found[name], getattr(terms, name), np.float32, tolerance=3e-4)
 
 
-def test_pairs_have_a_top_of_their_own():
+def test_pairs_have_their_own_maximum():
     # V_ij = V_ji = 100 gives an exponent of 100 until the 150 of a later tile is seen: e^100 is no float.
     graph = Graph(np.float32, 1, 70, 1, 1.0)
     graph.v[0, 3, 5] = graph.v[0, 5, 3] = 100
@@ -116,19 +112,19 @@ def test_pairs_have_a_top_of_their_own():
 
 
 @pytest.mark.parametrize("kind", range(3), ids=KINDS)
-def test_graph_shows_what_is_not_finite(kind):
+def test_graph_propagates_nan(kind):
     graph = Graph(np.float32, 2, 33, 1)
     graph.v[1, 32, 4] = np.nan
     found = graph.launched(kind, False, Machine())
     terms, _ = graph.expected(kind, False)
-    for name in ("energy", "adjacency", "pull", "gradient"):
+    for name in TERMS:
         np.testing.assert_array_equal(np.isnan(found[name]), np.isnan(getattr(terms, name)))
 
 
 @pytest.mark.parametrize("kind", range(3), ids=KINDS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize(("nodes", "most_blocks"), [(65, 2048), (97, 3)])
-def test_graph_has_the_same_bits_in_every_order_and_launch(kind, dtype, nodes, most_blocks):
+def test_graph_bits_do_not_depend_on_order_or_launch(kind, dtype, nodes, most_blocks):
     graph = Graph(dtype, 2, nodes, 8)
     for adam in (False, True):
         wanted = graph.launched(kind, adam, Machine(most_blocks=most_blocks))
@@ -185,20 +181,17 @@ def test_sparse_laplacian(**case):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_sums_have_the_same_bits_in_every_order_and_launch(dtype):
+def test_bits_of_sums_do_not_depend_on_order_or_launch(dtype):
     def results(machine, times):
         of = Entries(dtype, (2, 41, 37), 3)
-        residual = launches.residual_launch(
-            of.x, of.y, of.weights, 1.0, 0.5, of.row_scale, of.column_scale, machine
-        )
-        run_and_check(residual, machine, times)
+        scales = {"row_scale": of.row_scale, "column_scale": of.column_scale}
+        residual = launches.residual_launch(of.x, of.y, of.weights, 1.0, machine, delta=0.5, **scales)
         variation = launches.variation_launch(fenced(of.g), of.x, False, 0.7, 0.05, machine)
-        run_and_check(variation, machine, times)
-        laplacian = launches.laplacian_launch(
-            fenced(of.g), of.x, of.neighbours, of.row_scale, False, 0.8, machine
-        )
-        run_and_check(laplacian, machine, times)
-        return residual.args[10], residual.args[3], variation.args[6], laplacian.args[9]
+        neighbours = (of.neighbours, of.row_scale, False, 0.8)
+        laplacian = launches.laplacian_launch(fenced(of.g), of.x, *neighbours, machine)
+        for launch in (residual, variation, laplacian):
+            launch.run(machine, times)
+        return residual["gradient"], *(launch["value"] for launch in (residual, variation, laplacian))
 
     wanted = results(Machine(), 1)
     for order in ORDERS[1:]:
@@ -206,17 +199,17 @@ def test_sums_have_the_same_bits_in_every_order_and_launch(dtype):
             np.testing.assert_array_equal(got, want)
 
 
-def test_the_last_block_sums_more_parts_than_it_has_threads():
+def test_more_partial_sums_than_threads():
     of = Entries(np.float64, (1, 270, 250), 0)
-    launch = launches.residual_launch(of.x, of.y, of.weights, 1.0, None, None, None, Machine())
-    assert launch.grid[0] > launches.THREADS
-    run_and_check(launch, Machine())
+    launch = launches.residual_launch(of.x, of.y, of.weights, 1.0, Machine())
+    assert launch.grid[0] > THREADS
+    launch.run(Machine())
     value, _ = reference.residual(of.x, of.y, of.weights, scale=1.0)
-    assert_close(launch.args[10], value, np.float64)
+    assert_close(launch["value"], value, np.float64)
 
 
 def sum_launch(name, machine):
-    """Return a launch whose value is 1e8 + the number of its other entries, and the argument with it.
+    """Return a launch whose value is 1e8 + the number of its other entries.
 
     One thread meets 1e8 first and then some hundred times 1, which a plain float sum would lose.
     """
@@ -224,24 +217,24 @@ def sum_launch(name, machine):
         x = np.arange(102401) % 2
         x[0] = 1 - 10**4
         x = fenced(x.reshape(1, 1, -1), np.float32)
-        return launches.variation_launch(fenced(x), x, True, 1.0, 0.0, machine), 6
+        return launches.variation_launch(fenced(x), x, True, 1.0, 0.0, machine)
     x = fenced(np.ones((1, 320, 320)), np.float32)
     x[0, 0, 0] = 1e4
     zero, one, degree = fenced(0 * x), fenced(np.ones_like(x)), fenced(np.ones((1, 320)), np.float32)
     if name == "residual":
-        return launches.residual_launch(x, zero, one, 2.0, None, None, None, machine), 10
+        return launches.residual_launch(x, zero, one, 2.0, machine)
     if name == "dense":
-        return launches.laplacian_launch(zero, x, fenced(0 * x), degree, False, 1.0, machine), 9
+        return launches.laplacian_launch(zero, x, fenced(0 * x), degree, False, 1.0, machine)
     no_edges = fenced([], np.float32), fenced([], np.int32), fenced(np.zeros(321), np.int32)
-    return launches.sparse_launch(zero, x, no_edges, degree, False, 1.0, machine), 9
+    return launches.sparse_laplacian_launch(zero, x, no_edges, degree, False, 1.0, machine)
 
 
 @pytest.mark.parametrize("name", ["residual", "variation", "dense", "sparse"])
 def test_float_sums_keep_their_small_terms(name):
     machine = Machine(most_blocks=1)
-    launch, value = sum_launch(name, machine)
-    run_and_check(launch, machine)
-    np.testing.assert_allclose(launch.args[value], 1e8 + 320 * 320 - 1, rtol=1.2e-7)
+    launch = sum_launch(name, machine)
+    launch.run(machine)
+    np.testing.assert_allclose(launch["value"], 1e8 + 320 * 320 - 1, rtol=1.2e-7)
 
 
 @pytest.mark.parametrize("kind", range(3), ids=KINDS)
@@ -274,28 +267,27 @@ def test_small_differences_do_not_cancel_in_the_variation():
     of = Entries(np.float32, (1, 20, 30), 0)
     of.x *= np.float32(1e-4)
     launch = launches.variation_launch(of.g, of.x, False, 1.0, 0.05, Machine())
-    run_and_check(launch, Machine())
+    launch.run(Machine())
     x = of.x.astype(np.float64)
     steps = np.concatenate([np.diff(x, axis=axis).ravel() for axis in (1, 2)])
-    np.testing.assert_allclose(launch.args[6], np.sum(steps**2) / (2 * 0.05), rtol=1e-5)
+    np.testing.assert_allclose(launch["value"], np.sum(steps**2) / (2 * 0.05), rtol=1e-5)
 
 
-def test_an_infinite_sum_stays_infinite():
+def test_infinite_sums_stay_infinite():
     x = fenced(np.full((1, 20, 20), 1e30), np.float32)
     zero, one = fenced(np.zeros(x.shape, np.float32)), fenced(np.ones(x.shape, np.float32))
-    launch = launches.residual_launch(x, zero, one, 1.0, None, None, None, Machine())
-    run_and_check(launch, Machine())
-    assert launch.args[10][0] == np.inf
+    launch = launches.residual_launch(x, zero, one, 1.0, Machine())
+    launch.run(Machine())
+    assert launch["value"][0] == np.inf
 
 
-def test_a_stack_deeper_than_the_grid():
+def test_residual_of_a_stack_deeper_than_the_grid():
     of = Entries(np.float64, (700, 1, 2), 0)
     machine = Machine(order=1)
-    launch = launches.residual_launch(of.x, of.y, of.weights, 1.0, None, None, None, machine)
-    small = replace(launch, grid=(1, 1, 5))
-    run_and_check(small, machine)
+    launch = launches.residual_launch(of.x, of.y, of.weights, 1.0, machine)
+    replace(launch, grid=(1, 1, 5)).run(machine)
     value, _ = reference.residual(of.x, of.y, of.weights, scale=1.0)
-    assert_close(launch.args[10], value, np.float64)
+    assert_close(launch["value"], value, np.float64)
 
 
 @always({"adam": [False, True]}, sizes=[997, 33, 0, 1500], **FEW_BLOCKS)
@@ -305,18 +297,15 @@ def test_a_stack_deeper_than_the_grid():
     adam=st.booleans(),
     machine=MACHINES,
 )
-def test_all_tensors_make_their_step_in_one_launch(**case):
+def test_tensors_step_in_one_launch(**case):
     check_tensors(**case)
 
 
-def one_step(parts, step, machine=None):
+def one_step(parts, step):
     """Make Adam's step of one tensor in place."""
-    machine = Machine() if machine is None else machine
     numbers = Numbers.of(adam_numbers(step), parts[0].dtype)
-    launch = launches.tensors_launch(
-        "adam", [parts], [numbers.offset], numbers.table, numbers.cursor, machine
-    )
-    run_and_check(launch, machine)
+    places = ([numbers.offset], numbers.table, numbers.cursor)
+    launches.tensors_launch("adam", [parts], *places, Machine()).run(Machine())
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -333,7 +322,7 @@ def test_adam_equals_numpy_bit_for_bit(dtype):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_the_first_step_does_not_shrink_for_tiny_gradients(dtype):
+def test_first_step_does_not_shrink_for_tiny_gradients(dtype):
     # At |g| = 5e-7 with ε outside the bias correction the step is rate / (1 + ε/|g|) = 0.98 rate;
     # inside it would be 0.61 rate.
     p, first, second = (fenced(np.zeros(10, dtype)) for _ in range(3))
@@ -371,8 +360,7 @@ def test_record(**case):
 def test_record_works_in_one_block_only():
     ring, cursor = fenced(np.full((3, 2, 4), np.nan)), fenced([0], np.int32)
     sources = [fenced(np.arange(4.0)), fenced(np.arange(4.0, 8.0))]
-    launch = launches.record_launch(sources, ring, cursor)
-    run_and_check(replace(launch, grid=(2, 2, 2)), Machine())
+    launches.record_launch(sources, ring, cursor, grid=(2, 2, 2)).run(Machine())
     assert cursor[0] == 1
     np.testing.assert_array_equal(ring[0], np.stack(sources))
     assert np.isnan(ring[1:]).all()

@@ -1,12 +1,13 @@
 """Every instance of every CUDA kernel on small shapes under ASan and UBSan, and under the race detector.
 
-The values are checked as well. That the sanitizers do fire is shown by ``test_simt.py``, defect by defect.
+The values are checked as well. ``test_simt.py`` shows that the sanitizers fire, defect by defect.
 """
 
 import numpy as np
 import pytest
 
-from tests.kernel_checks import (
+from tests.engines import sparse_kernel_checks as sparse
+from tests.engines.kernel_checks import (
     check_dense_laplacian,
     check_graph,
     check_record,
@@ -15,7 +16,7 @@ from tests.kernel_checks import (
     check_tensors,
     check_variation,
 )
-from tests.kernel_launches import KINDS, Machine
+from tests.engines.kernel_launches import KINDS, Machine
 
 pytestmark = [
     pytest.mark.parametrize("mode", ["asan", "tsan"]),
@@ -23,18 +24,16 @@ pytestmark = [
 ]
 # Edges of tiles and warps, several blocks, fewer blocks than work; blocks and threads in several orders.
 GRAPHS = [(1, 1, 1, 2048), (2, 5, 0, 2048), (1, 33, 1, 2048), (2, 65, 2, 2048), (3, 97, 7, 2)]
+# m, n, rank, longest piece, order, most blocks
+SPARSE = [(1, 1, 1, 1024, 1, 2048), (7, 9, 33, 3, 1, 2048), (41, 33, 5, 4, 2, 2048), (33, 41, 130, 6, 7, 1)]
 SHAPES = [((2, 1, 1), 0, 2048), ((1, 31, 33), 1, 2048), ((3, 1, 300), 2, 2048), ((2, 300, 1), 7, 1)]
-
-
-def machine_of(mode, order, most_blocks):
-    return Machine(mode=mode, order=order, most_blocks=most_blocks)
 
 
 @pytest.mark.parametrize("adam", [False, True])
 @pytest.mark.parametrize("kind", range(3), ids=KINDS)
 @pytest.mark.parametrize(("batch", "nodes", "order", "most_blocks"), GRAPHS)
 def test_graph(mode, dtype, kind, adam, batch, nodes, order, most_blocks):
-    machine = machine_of(mode, order, most_blocks)
+    machine = Machine(mode, order, most_blocks)
     check_graph(
         kind=kind, adam=adam, dtype=dtype, nodes=nodes, batch=batch, spread=1.0, seed=1, machine=machine
     )
@@ -42,7 +41,7 @@ def test_graph(mode, dtype, kind, adam, batch, nodes, order, most_blocks):
 
 @pytest.mark.parametrize(("shape", "order", "most_blocks"), SHAPES)
 def test_passes_over_a_matrix(mode, dtype, shape, order, most_blocks):
-    case = {"dtype": dtype, "shape": shape, "seed": 1, "machine": machine_of(mode, order, most_blocks)}
+    case = {"dtype": dtype, "shape": shape, "seed": 1, "machine": Machine(mode, order, most_blocks)}
     for delta, scales in ((None, (True, True)), (0.5, (False, False)), (0.5, (True, False))):
         check_residual(delta=delta, scales=scales, **case)
     for choice in (False, True):
@@ -58,6 +57,16 @@ def test_updates_and_record(mode, dtype, order):
     for adam in (False, True):
         for most_blocks in (1, 2048):
             check_tensors(
-                dtype=dtype, sizes=[33, 0, 700, 1], adam=adam, machine=machine_of(mode, order, most_blocks)
+                dtype=dtype, sizes=[33, 0, 700, 1], adam=adam, machine=Machine(mode, order, most_blocks)
             )
-    check_record(dtype=dtype, count=5, batch=70, capacity=2, machine=machine_of(mode, order, 1))
+    check_record(dtype=dtype, count=5, batch=70, capacity=2, machine=Machine(mode, order, 1))
+
+
+@pytest.mark.parametrize(("m", "n", "rank", "longest", "order", "most_blocks"), SPARSE)
+def test_sparse_form(mode, dtype, m, n, rank, longest, order, most_blocks):
+    machine = Machine(mode, order, most_blocks)
+    case = {"dtype": dtype, "rank": rank, "share": 0.3, "longest": longest, "seed": 1}
+    for check in (sparse.check_residuals, sparse.check_values, sparse.check_plain_sums):
+        check(machine, m=m, n=n, **case)
+    sparse.check_edges(machine, nodes=m, **case)
+    sparse.check_laplacian(machine, nodes=n, **case)

@@ -13,15 +13,15 @@ from dataclasses import dataclass
 
 import pytest
 
-from airnp.engines import launching as kernel_sources
-from tests.kernel_launches import instances
+from airnp.engines.launching import module_source, source_names
+from tests.engines.kernel_launches import instances
 
 ARCHITECTURES = (70, 75, 80, 90, 100, 120)
-SCALARS = ("float", "double")
+DTYPES = ("float32", "float64")
 CUPY_OPTIONS = ("-ftz=true", "--device-as-default-execution-space")
 
 # The most registers for each kernel, in float and in double, on any architecture. 64 leave room for four
-# blocks of 256 threads on a multiprocessor, 80 for three, 128 for two. More deserve a look at the kernel.
+# blocks of 256 threads on a multiprocessor, 80 for three, 128 for two.
 REGISTERS = {
     "adam": (48, 64),
     "descend": (32, 32),
@@ -44,7 +44,7 @@ REGISTERS = {
 
 @dataclass(frozen=True)
 class Compiled:
-    """What NVRTC made of one module, in one type, for one architecture."""
+    """The result of NVRTC for one module, dtype and architecture."""
 
     log: str
     ptx: str
@@ -64,10 +64,10 @@ def load_nvrtc():
     return nvrtc
 
 
-def compiled(nvrtc, architecture, scalar, module):
-    """Return what NVRTC says to all instances of a module."""
-    program = nvrtc.createProgram(kernel_sources.module_source(module), f"{module}.cu", [], [])
-    names = instances(scalar)[module]
+def compiled(nvrtc, architecture, dtype, module):
+    """Compile all instances of a module."""
+    program = nvrtc.createProgram(module_source(module), f"{module}.cu", [], [])
+    names = instances(module, dtype)
     try:
         for name in names:
             nvrtc.addNameExpression(program, name)
@@ -86,7 +86,7 @@ def compiled(nvrtc, architecture, scalar, module):
 
 
 def warnings(log):
-    """Return the lines with warnings, but for the one that sm_70 is old, which is not about the text."""
+    """Return the lines with warnings, except the one that sm_70 is old."""
     return [line for line in log.splitlines() if "warning" in line and "Architectures prior to" not in line]
 
 
@@ -94,40 +94,40 @@ def warnings(log):
 def all_compiled():
     nvrtc = load_nvrtc()
     cases = [
-        (architecture, scalar, module)
+        (architecture, dtype, module)
         for architecture in ARCHITECTURES
-        for scalar in SCALARS
-        for module in kernel_sources.source_names()
+        for dtype in DTYPES
+        for module in source_names()
     ]
-    # NVRTC lets go of the interpreter while it compiles.
+    # NVRTC releases the GIL while it compiles.
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         results = pool.map(lambda case: compiled(nvrtc, *case), cases)
         return dict(zip(cases, results, strict=True))
 
 
-@pytest.mark.parametrize("module", kernel_sources.source_names())
-@pytest.mark.parametrize("scalar", SCALARS)
+@pytest.mark.parametrize("module", source_names())
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_kernels_compile_cleanly(all_compiled, architecture, scalar, module):
-    result = all_compiled[architecture, scalar, module]
-    assert sorted(result.kernels) == sorted(instances(scalar)[module])
+def test_kernels_compile_cleanly(all_compiled, architecture, dtype, module):
+    result = all_compiled[architecture, dtype, module]
+    assert sorted(result.kernels) == sorted(instances(module, dtype))
     assert not warnings(result.log)
     for name, resources in result.kernels.items():
         assert "0 bytes spill stores, 0 bytes spill loads" in resources, name
         registers = int(re.search(r"Used (\d+) registers", resources)[1])
-        assert registers <= REGISTERS[name.split("<")[0]][SCALARS.index(scalar)], (name, registers)
+        assert registers <= REGISTERS[name.split("<")[0]][DTYPES.index(dtype)], (name, registers)
 
 
-@pytest.mark.parametrize("module", kernel_sources.source_names())
+@pytest.mark.parametrize("module", source_names())
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_float_kernels_have_no_double_arithmetic(all_compiled, architecture, module):
-    float_ptx, double_ptx = (all_compiled[architecture, scalar, module].ptx for scalar in SCALARS)
+    float_ptx, double_ptx = (all_compiled[architecture, dtype, module].ptx for dtype in DTYPES)
     assert ".entry" in float_ptx
     assert ".f64" not in float_ptx
     assert ".f64" in double_ptx or module == "record"  # record only copies
 
 
-def test_a_compiler_warning_would_be_seen():
+def test_compiler_warnings_are_noticed():
     nvrtc = load_nvrtc()
     program = nvrtc.createProgram("__global__ void idle() { int unused; }", "idle.cu", [], [])
     nvrtc.compileProgram(program, ("--gpu-architecture=sm_80", *CUPY_OPTIONS))

@@ -1,4 +1,4 @@
-"""One thread or several: the choice follows the clock, and nothing but the clock depends on it."""
+"""The choice between one thread and several follows the clock, and changes no result."""
 
 import numba
 import numpy as np
@@ -13,7 +13,7 @@ from airnp.training.steps import Training
 
 
 class Machine:
-    """A clock that iterations move: each takes as long as the machine's load makes it."""
+    """A fake clock: each iteration advances it by the time of one thread or of several."""
 
     def __init__(self, one, several):
         self.now, self.one, self.several = 0.0, one, several
@@ -33,20 +33,20 @@ class Machine:
         return np.mean(np.array(self.used[-last:]) == 2)
 
 
-def test_several_threads_go_on_while_they_are_quicker():
+def test_several_threads_stay_while_they_are_faster():
     machine = Machine(one=0.003, several=0.002)
     machine.iterate(20)
     assert machine.pace.threads == 2
     assert machine.share_of_several(5000) > 0.97
 
 
-def test_one_thread_takes_over_where_several_never_help():
+def test_one_thread_takes_over_if_several_are_slower():
     machine = Machine(one=0.0001, several=0.0002)
     machine.iterate(5)
     assert machine.share_of_several(20_000) < 0.03
 
 
-def test_the_choice_follows_a_load_that_comes_and_goes():
+def test_the_choice_follows_a_changing_load():
     machine = Machine(one=0.003, several=0.002)
     machine.iterate(5)
     machine.several = 0.010  # another process takes one of the processors
@@ -59,7 +59,7 @@ def test_the_choice_follows_a_load_that_comes_and_goes():
     assert machine.pace.threads == 2
 
 
-def test_a_rise_of_the_load_is_answered_at_once():
+def test_a_rising_load_starts_a_trial_at_once():
     machine = Machine(one=0.003, several=0.002)
     machine.iterate(10)
     before = len(machine.used)
@@ -68,18 +68,18 @@ def test_a_rise_of_the_load_is_answered_at_once():
     assert machine.used[before:].index(1) < 10, "waited for the next regular trial"
 
 
-def test_trials_of_long_iterations_take_a_small_share():
+def test_trials_take_a_small_share_of_long_iterations():
     machine = Machine(one=1.8, several=1.0)
     machine.iterate(2000)
     assert np.mean(np.array(machine.used) == 1) < 0.03
 
 
-def test_the_result_of_an_iteration_is_passed_on():
+def test_the_result_of_an_iteration_is_returned():
     assert Pace(2, lambda threads: None).run(lambda: "done") == "done"
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_who_does_the_work_does_not_change_a_bit(monkeypatch, dtype):
+def test_bits_do_not_depend_on_the_choice(monkeypatch, dtype):
     if numba.config.NUMBA_NUM_THREADS < 2:
         pytest.skip("numba's pool has a single thread on this machine")
     monkeypatch.setattr(cpu, "_SMALL", 1)

@@ -1,6 +1,6 @@
 """The sparse form on a CUDA device, end to end, on a strict double of CuPy whose kernels run on the CPU.
 
-The kernels themselves are looked at in ``test_sparse_kernels.py``; what a real device alone can show, in
+The kernels have tests of their own in ``test_sparse_kernels.py``; what only a real device can show is in
 ``test_gpu.py``.
 """
 
@@ -18,18 +18,17 @@ from airnp import Adam, AdaptiveLaplacian, FixedLaplacian, GradientDescent, Held
 from airnp import sparse_choice as choice
 from airnp.data.entries import Batches, read_entries
 from airnp.engines import sparse_cuda as cuda
-from airnp.engines import sparse_cuda as cuda_lines
 from airnp.engines import sparse_reference as reference
 from airnp.engines.contract import Edges, Offsets, Slopes
 from airnp.engines.sparse_cuda import cut
 from airnp.model.factored import Layout, SparseModel
 from airnp.model.initialization import first_state
 from airnp.training.sparse_loop import SparseTraining
-from tests.engines.test_cuda_engine import gpu  # noqa: F401
-from tests.sparse_kernel_checks import Graph, Problem
+from tests.engines.fits import assert_same_sparse, path
+from tests.engines.sparse_kernel_checks import Graph, Problem
 
 M, N = 23, 17
-PATH = csr_array(np.eye(N, k=1) + np.eye(N, k=-1))
+PATH = csr_array(path(N))
 GRAPHS = [AdaptiveLaplacian("rows", 1e-2, neighbors=4, refresh=40), FixedLaplacian(PATH, "columns", 1e-2)]
 MODELS = {
     "factors": {"regularizers": []},
@@ -54,7 +53,7 @@ MODELS = {
 
 
 def table(m=M, n=N, seed=0):
-    """Return a sparse matrix with something in every row and column."""
+    """Return a sparse matrix with an entry in every row and column."""
     rng = np.random.default_rng(seed)
     mask = rng.random((m, n)) < 0.4
     mask[0] = mask[:, 0] = True
@@ -68,60 +67,46 @@ def settings(**options):
     return {**common, "init": airnp.Gaussian(0.1, 0.3), **options}
 
 
-def both(gpu, S=None, **options):  # noqa: F811
-    """The same fit on the device, and by the specification on the host."""
+def both(gpu, S=None, **options):
+    """Return the same fit on the device, and by the reference engine on the host."""
     S = table() if S is None else S
     found = airnp.fit(S, xp=gpu.cupy, **settings(**options))
     return found, airnp.fit(S, engine="reference", **settings(**options))
 
 
-def assert_same(device, host, tolerance=1e-9):
-    np.testing.assert_allclose(device.X, host.X, rtol=tolerance, atol=tolerance)
-    assert device.best_iter == host.best_iter
-    for name in host.history:
-        np.testing.assert_allclose(
-            device.history[name], host.history[name], rtol=10 * tolerance, atol=tolerance
-        )
-    for a, b in zip(device.graphs, host.graphs, strict=True):
-        assert abs(a.adjacency - b.adjacency).max() < tolerance
-        assert a.energy == pytest.approx(b.energy, rel=tolerance)
-
-
-@pytest.mark.parametrize("model", ["graphs", "ratings", "everything", "batches"])
-def test_100_iterations_are_those_of_the_specification(gpu, model):  # noqa: F811
-    assert_same(*both(gpu, **MODELS[model]))
-
-
-@pytest.mark.parametrize("model", ["factors", "depth", "all edges", "descent"])
-def test_iterations_of_other_models_are_those_of_the_specification(gpu, model):  # noqa: F811
-    assert_same(*both(gpu, max_iter=25, **MODELS[model]))
+@pytest.mark.parametrize("model", MODELS)
+def test_every_model_follows_the_reference(gpu, model):
+    iterations = 100 if model in ("graphs", "ratings", "everything", "batches") else 25
+    assert_same_sparse(*both(gpu, max_iter=iterations, **MODELS[model]))
 
 
 @pytest.mark.parametrize("model", ["everything", "ratings"])
-def test_long_lines_change_nothing_but_rounding(gpu, monkeypatch, model):  # noqa: F811
-    monkeypatch.setattr(cuda_lines, "cut", partial(cut, longest=3))
-    assert_same(*both(gpu, max_iter=30, **MODELS[model]))
+def test_split_lines_only_change_rounding(gpu, monkeypatch, model):
+    monkeypatch.setattr(cuda, "cut", partial(cut, longest=3))
+    assert_same_sparse(*both(gpu, max_iter=30, **MODELS[model]))
 
 
-def test_float32_stays_close(gpu):  # noqa: F811
+def test_float32_stays_close(gpu):
     device, host = both(gpu, dtype="float32", max_iter=30, **MODELS["everything"])
     assert device.row_factors.dtype == np.float32
     np.testing.assert_allclose(device.X, host.X, atol=1e-3)
 
 
-def test_more_columns_than_a_warp_has_registers_for(gpu):  # noqa: F811
+def test_more_columns_than_a_warp_has_registers_for(gpu):
     S = table(140, 135)
     terms = [AdaptiveLaplacian("rows", 1e-2, neighbors=3), WeightDecay(1e-3)]
     options = {"rank": 131, "max_iter": 3, "init": airnp.Gaussian(0, 0.1), "regularizers": terms}
-    assert_same(*both(gpu, S, offsets=True, **options))
+    assert_same_sparse(*both(gpu, S, offsets=True, **options))
 
 
-def test_held_out_entries_stop_a_fit_on_the_device(gpu):  # noqa: F811
+def test_held_out_entries_stop_a_fit_on_the_device(gpu):
     rule = HeldOut(0.1, patience=20, every=5)
-    assert_same(*both(gpu, stop=rule, regularizers=[], offsets=True, optimizer=Adam(0.02), max_iter=60))
+    assert_same_sparse(
+        *both(gpu, stop=rule, regularizers=[], offsets=True, optimizer=Adam(0.02), max_iter=60)
+    )
 
 
-def test_a_sparse_matrix_of_cupy(gpu):  # noqa: F811
+def test_a_sparse_matrix_of_cupy(gpu):
     S = table()
     there = gpu.cupyx.scipy.sparse.csr_matrix(S)
     one, two = (
@@ -133,7 +118,7 @@ def test_a_sparse_matrix_of_cupy(gpu):  # noqa: F811
     assert isinstance(dense.X, gpu.cupy.ndarray)
 
 
-def test_a_fit_works_on_the_device_that_was_asked_for(gpu, monkeypatch):  # noqa: F811
+def test_a_fit_works_on_the_device_that_was_asked_for(gpu, monkeypatch):
     seen, residuals = [], cuda.residuals
 
     def spy(*given, **more):
@@ -157,7 +142,7 @@ def test_a_fit_works_on_the_device_that_was_asked_for(gpu, monkeypatch):  # noqa
     assert isinstance(airnp.fit(there, **{**options, "form": "auto"}), airnp.FitResult)
 
 
-def test_ratings_of_cupy(gpu):  # noqa: F811
+def test_ratings_of_cupy(gpu):
     stars = table()
     stars.data = np.clip(np.rint(stars.data), 1, 5)
     there = gpu.cupyx.scipy.sparse.csr_matrix(stars)
@@ -169,14 +154,14 @@ def test_ratings_of_cupy(gpu):  # noqa: F811
         assert (float(result.bounds.low), float(result.bounds.high)) == (1, 5)
 
 
-def test_the_form_follows_the_memory_of_the_device(gpu, monkeypatch):  # noqa: F811
+def test_the_form_follows_the_memory_of_the_device(gpu, monkeypatch):
     options = settings(form="auto", regularizers=[], max_iter=2)
     assert isinstance(airnp.fit(table(), xp=gpu.cupy, **options), airnp.FitResult)
     monkeypatch.setattr(choice, "device_memory", lambda device: 1000)
     assert isinstance(airnp.fit(table(), xp=gpu.cupy, **options), airnp.SparseFitResult)
 
 
-def test_a_result_of_a_device_is_on_the_host_and_can_be_saved(gpu, tmp_path):  # noqa: F811
+def test_a_result_of_a_device_is_on_the_host_and_can_be_saved(gpu, tmp_path):
     result = airnp.fit(table(), xp=gpu.cupy, **settings(max_iter=5, **MODELS["graphs"], offsets=True))
     assert type(result.offsets.mean) is float
     for array in (result.row_factors, result.column_factors, result.offsets.rows, result.offsets.columns):
@@ -185,12 +170,12 @@ def test_a_result_of_a_device_is_on_the_host_and_can_be_saved(gpu, tmp_path):  #
     np.testing.assert_array_equal(airnp.load(tmp_path / "result.npz").X, result.X)
 
 
-# --- single operations, the odd cases among them ---
+# --- single operations ---
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize(("m", "n", "rank"), [(1, 1, 1), (7, 9, 33), (41, 1, 5), (30, 20, 130)])
-def test_operations_answer_as_the_specification(gpu, m, n, rank, dtype):  # noqa: F811
+def test_operations_equal_the_reference(gpu, m, n, rank, dtype):
     there, tolerance = gpu.cupy.asarray, 2e-4 if dtype == np.float32 else 1e-12
     of = Problem(dtype, m, n, rank, 0.4, 1024, 1)
     entries, (mean, rows, columns) = airnp.data.entries.Entries(of.pattern, of.values), of.offsets
@@ -216,11 +201,11 @@ def test_operations_answer_as_the_specification(gpu, m, n, rank, dtype):  # noqa
         np.testing.assert_allclose(got.get() / size, want / size, rtol=0, atol=tolerance)
 
 
-# --- what an iteration does ---
+# --- costs ---
 
 
-def trained(gpu, iterations=3, **options):  # noqa: F811
-    """Training on the device after its first iterations."""
+def trained(gpu, iterations=3, **options):
+    """Train on the device for a few iterations."""
     layout = Layout(M, N, 2, 3, offsets=True, mask_rows=True)
     entries = read_entries(table())
     model = SparseModel(entries, layout, scale=1.0, shrinkage=1.0, ops=cuda, **options)
@@ -231,7 +216,7 @@ def trained(gpu, iterations=3, **options):  # noqa: F811
     return training
 
 
-def test_launches_copies_and_memory_of_an_iteration(gpu):  # noqa: F811
+def test_launches_copies_and_memory_of_an_iteration(gpu):
     terms = [AdaptiveLaplacian("rows", 1e-2, neighbors=4), FixedLaplacian(PATH, "columns", 1e-2)]
     training = trained(gpu, regularizers=terms)
     free, _ = gpu.cupy.cuda.runtime.memGetInfo()
@@ -254,7 +239,7 @@ def test_launches_copies_and_memory_of_an_iteration(gpu):  # noqa: F811
     assert gpu.cupy.cuda.runtime.memGetInfo()[0] == free
 
 
-def test_the_device_forgets_a_pattern_with_the_fit(gpu):  # noqa: F811
+def test_patterns_leave_the_device_with_the_fit(gpu):
     trained(gpu, regularizers=GRAPHS)
     gc.collect()
     assert not cuda._patterns
@@ -262,10 +247,10 @@ def test_the_device_forgets_a_pattern_with_the_fit(gpu):  # noqa: F811
     assert not cuda._edges
 
 
-# --- what is refused ---
+# --- errors ---
 
 
-def test_engines_and_namespaces_that_do_not_go_together(gpu):  # noqa: F811
+def test_unsupported_engines_and_namespaces_are_refused(gpu):
     S = table()
     with pytest.raises(ValueError, match="engine: form='sparse' has 'auto', 'cuda' for arrays of CuPy"):
         airnp.fit(S, xp=gpu.cupy, engine="reference", **settings())
@@ -278,7 +263,7 @@ def test_engines_and_namespaces_that_do_not_go_together(gpu):  # noqa: F811
         airnp.fit(S, xp=strict, **settings())
 
 
-def test_without_a_device_the_sparse_form_says_so(gpu):  # noqa: F811
+def test_a_missing_device_is_reported(gpu):
     gpu.settings.devices = 0
     with pytest.raises(RuntimeError, match="xp: CuPy"):
         airnp.fit(table(), xp=gpu.cupy, **settings())

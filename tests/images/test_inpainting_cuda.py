@@ -8,7 +8,6 @@ import pytest
 import airnp
 from airnp import masks
 from airnp.commands.demo import scene
-from tests.engines.test_cuda_engine import gpu  # noqa: F401
 
 GREY = scene(40)[:34]
 COLOUR = np.stack([GREY, GREY[::-1], 1 - GREY], axis=-1)
@@ -17,7 +16,7 @@ OPTIONS = {"tile": 24, "max_iter": 20, "stop": None, "seed": 3}
 
 
 @pytest.mark.parametrize(("dtype", "picture"), [("float64", GREY), ("float32", GREY), ("uint8", COLOUR)])
-def test_an_array_of_the_device_is_answered_there(gpu, dtype, picture):  # noqa: F811
+def test_an_array_of_the_device_is_answered_there(gpu, dtype, picture):
     pixels = np.rint(200 * picture).astype(dtype) if dtype == "uint8" else picture.astype(dtype)
     expected = airnp.inpaint(pixels, MASK, engine="reference", **OPTIONS)
     with gpu.cupy.cuda.Device(1):
@@ -32,7 +31,7 @@ def test_an_array_of_the_device_is_answered_there(gpu, dtype, picture):  # noqa:
     gpu.check_memory()
 
 
-def test_an_array_of_the_host_may_be_filled_on_a_device(gpu):  # noqa: F811
+def test_an_array_of_the_host_may_be_filled_on_a_device(gpu):
     gpu.counters.reset()
     filled = airnp.inpaint(GREY, MASK, xp=gpu.cupy, device=1, **OPTIONS)
     assert isinstance(filled, np.ndarray)
@@ -40,7 +39,7 @@ def test_an_array_of_the_host_may_be_filled_on_a_device(gpu):  # noqa: F811
     np.testing.assert_allclose(filled, airnp.inpaint(GREY, MASK, engine="reference", **OPTIONS), atol=1e-8)
 
 
-def test_the_rule_that_stops_works_there_too(gpu):  # noqa: F811
+def test_the_rule_that_stops_works_there_too(gpu):
     options = {**OPTIONS, "max_iter": 60, "stop": airnp.HeldOut(every=10)}
     image = gpu.cupy.asarray(GREY)
     filled = airnp.inpaint(image, gpu.cupy.asarray(MASK), **options).get()

@@ -18,7 +18,6 @@ from airnp.engines import sparse_reference as reference
 from airnp.model.factored import Layout, SparseModel, SparseState
 from airnp.model.initialization import first_state
 from airnp.model.offsets import first_offsets
-from tests.engines.test_cuda_engine import gpu  # noqa: F401
 from tests.gradcheck import check_direction
 from tests.strategies import seeds
 
@@ -211,7 +210,7 @@ def test_weights_that_are_no_numbers_or_have_no_order_are_refused():
 
 
 @pytest.mark.parametrize("longest", [1024, 3])
-def test_weights_on_a_device(gpu, monkeypatch, longest):  # noqa: F811
+def test_weights_on_a_device(gpu, monkeypatch, longest):
     from functools import partial
 
     from airnp.engines import sparse_cuda as cuda_lines

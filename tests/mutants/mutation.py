@@ -4,43 +4,36 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from airnp.engines import launching as kernel_sources
+from airnp.engines.launching import module_source
 
 MODULES = {
-    "graph_statistics": "laplacian",
-    "graph_step": "laplacian",
-    "masked_residual": "residual",
-    "add_scaled_lines": "residual",
-    "adam": "adam",
-    "descend": "adam",
+    **dict.fromkeys(("graph_statistics", "graph_step"), "laplacian"),
+    **dict.fromkeys(("masked_residual", "add_scaled_lines"), "residual"),
     "add_variation": "variation",
-    "add_laplacian": "fixed_graph",
-    "add_sparse_laplacian": "fixed_graph",
+    **dict.fromkeys(("add_laplacian", "add_sparse_laplacian"), "fixed_graph"),
+    **dict.fromkeys(("adam", "descend"), "adam"),
     "record": "record",
-    "row_residuals": "sparse_entries",
-    "entry_values": "sparse_entries",
+    **dict.fromkeys(("row_residuals", "entry_values"), "sparse_entries"),
     "edge_terms": "sparse_edges",
-    "line_sums": "sparse_lines",
-    "gap_sums": "sparse_lines",
-    "join_pieces": "sparse_lines",
+    **dict.fromkeys(("line_sums", "gap_sums", "join_pieces"), "sparse_lines"),
 }
-"""Every kernel, and the module that it stands in."""
+"""The module of every kernel."""
 
 
 @dataclass(frozen=True)
 class Mutation:
-    """A defect that somebody could have written.
+    """A plausible defect of a kernel.
 
     Parameters
     ----------
     kernel : str
-        Whose tests must find it.
+        The kernel whose tests must find it.
     what : str
         The defect in a few words.
     old, new : str
-        The text as it is, and what stands there instead.
+        The text as it is, and its replacement.
     after : str
-        Where to look: ``old`` is the first one behind this text. Without it, ``old`` must be the only one.
+        ``old`` is searched for behind this text, which must be unique. Without it, ``old`` must be unique.
     """
 
     kernel: str
@@ -50,27 +43,30 @@ class Mutation:
     after: str = ""
 
     @property
+    def name(self) -> str:
+        """The kernel and the defect."""
+        return f"{self.kernel}: {self.what}"
+
+    @property
     def module(self) -> str:
         """The module of the kernel."""
         return MODULES[self.kernel]
 
     def text(self) -> str:
-        """Return the text of the module, shared part included, with the defect in it.
+        """Return the text of the module with the defect, shared headers included.
 
         Raises
         ------
         ValueError
-            If the text to replace is not there, or not the only one.
+            If the text to replace is missing or ambiguous.
         """
-        text = kernel_sources.module_source(self.module)
-        for part in (self.after, self.old) if self.after else (self.old,):
-            if part not in text:
-                raise ValueError(f"{self.kernel}, {self.what}: the text has no {part!r}")
-        if self.after and text.count(self.after) > 1:
-            raise ValueError(f"{self.kernel}, {self.what}: more than one {self.after!r}")
-        if not self.after and text.count(self.old) > 1:
-            raise ValueError(f"{self.kernel}, {self.what}: more than one {self.old!r}; say which by after=")
-        head, anchor, tail = text.partition(self.after) if self.after else ("", "", text)
-        if self.old not in tail:
-            raise ValueError(f"{self.kernel}, {self.what}: no {self.old!r} behind {self.after!r}")
-        return head + anchor + tail.replace(self.old, self.new, 1)
+        head, tail = "", module_source(self.module)
+        anchor = self.after or self.old
+        if tail.count(anchor) != 1:
+            problem = "more than one" if anchor in tail else "the text has no"
+            raise ValueError(f"{self.name}: {problem} {anchor!r}")
+        if self.after:
+            head, _, tail = tail.partition(self.after)
+            if self.old not in tail:
+                raise ValueError(f"{self.name}: no {self.old!r} behind {self.after!r}")
+        return head + self.after + tail.replace(self.old, self.new, 1)

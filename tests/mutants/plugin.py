@@ -1,7 +1,7 @@
-"""A plugin of pytest (``-p tests.mutants.plugin``): the tests get the broken text of one kernel module.
+"""A pytest plugin (``-p tests.mutants.plugin``) that replaces the text of one kernel module by a broken one.
 
-``AIRNP_MUTANT`` names a folder with the broken text, ``<module>.cu``, shared part included. The plugin writes
-``report.jsonl`` there: a line when a test begins, and one when it fails.
+``AIRNP_MUTANT`` names a folder with the broken text, ``<module>.cu``, shared headers included. The plugin
+writes ``report.jsonl`` there: one line when a test begins, and one when it fails.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ def _write(**fields: Any) -> None:
 
 
 def pytest_configure() -> None:
-    # Not earlier: tests/conftest.py has to be the first to import NumPy.
+    # Imported here because tests/conftest.py sets the number of threads before NumPy is imported.
     from hypothesis import Phase, settings
 
-    from airnp.engines import launching as kernel_sources
+    from airnp.engines import launching
 
-    # One failing example is enough; nobody reads the smallest one.
+    # One failing example is enough; do not shrink it.
     settings.register_profile(
         "mutants",
         settings.get_profile("airnp"),
@@ -44,9 +44,9 @@ def pytest_configure() -> None:
         report_multiple_bugs=False,
     )
     settings.load_profile("mutants")
-    right = kernel_sources.module_source
+    right = launching.module_source
     broken = {path.stem: path.read_text(encoding="utf-8") for path in _folder().glob("*.cu")}
-    kernel_sources.module_source = lambda name: broken[name] if name in broken else right(name)
+    launching.module_source = lambda name: broken[name] if name in broken else right(name)
 
 
 def pytest_runtest_logstart(nodeid: str) -> None:

@@ -17,12 +17,12 @@ class AddressTable:
     """A device array of 64-bit words, some of which are the addresses of other arrays.
 
     Kernels that work on many arrays at once take such a table. It is filled at the launch, where the arrays
-    are, so it works in the modes that run a launch on copies, too.
+    are, so it also works in the modes that run a launch on copies.
 
     Parameters
     ----------
     words : sequence of int or array
-        Arrays stand for their addresses.
+        An array is replaced by its address.
     """
 
     words: Sequence[Any]
@@ -96,7 +96,7 @@ def _array_problem(array: Any, parameter: Parameter) -> str | None:
 
 
 def address(array: Any) -> int:
-    """Return where an array's data are, on the CPU or on what plays the device."""
+    """Return the address of an array's data, on the CPU or on the double of a device."""
     flags = getattr(array, "flags", None)
     if flags is not None and not flags.c_contiguous:
         raise ArgumentError("the array is not C-contiguous")
@@ -110,12 +110,12 @@ def address(array: Any) -> int:
 
 
 def span(array: np.ndarray, known: Iterable[tuple[int, int]]) -> tuple[int, int]:
-    """Return where an array begins and ends: by this, copies tell whether it is one of the ``known`` arrays.
+    """Return the first and last address of an array, which identify it among the ``known`` arrays.
 
     Raises
     ------
     ArgumentError
-        If it overlaps with a part of a known one. Copies of the two would be apart.
+        If it overlaps with a part of a known one, because copies of the two would not overlap.
     """
     start = array.ctypes.data
     mine = (start, start + array.nbytes)
@@ -128,7 +128,7 @@ def span(array: np.ndarray, known: Iterable[tuple[int, int]]) -> tuple[int, int]
 
 
 def pack(arguments: Sequence[Any]) -> tuple[bytearray, list[Any]]:
-    """Return checked arguments as the kernel finds them in memory, and what must outlive the launch."""
+    """Return checked arguments as the kernel reads them from memory, and tables to keep during the launch."""
     memory = bytearray(SLOT * len(arguments))
     alive: list[Any] = []
     for i, argument in enumerate(arguments):

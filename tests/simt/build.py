@@ -1,4 +1,4 @@
-"""Compiling with g++, once for each text, mode and set of instantiations, whoever asks for it."""
+"""Compile kernels with g++, once for each text, mode and set of instantiations, with a cache on disk."""
 
 import fcntl
 import functools
@@ -113,7 +113,7 @@ def _cached(content: tuple[str, ...], make: Callable[[Path], None]) -> Path:
 
 @functools.cache
 def _fingerprint() -> str:
-    """Return what changes when the executor or the compiler does."""
+    """Return a text that changes with the executor or the compiler."""
     version = subprocess.run([compiler(), "--version"], capture_output=True, text=True, check=True).stdout
     files = sorted(path for path in _CPP.iterdir() if path.is_file())
     return version + "".join(path.name + path.read_text(encoding="utf-8") for path in files)

@@ -1,7 +1,7 @@
-"""The process in which AddressSanitizer watches kernels. Run as a script; the standard library alone.
+"""The process that runs kernels under AddressSanitizer, as a script that needs only the standard library.
 
 It reads pickled requests from its standard input and answers them on its standard output. Each launch runs in
-a fork of it: an error ends the fork, and the next launch finds a clean process that has everything loaded.
+a fork: an error ends only the fork, and the next launch starts from a clean process with everything loaded.
 """
 
 import ctypes
@@ -15,7 +15,7 @@ from typing import Any
 
 from binary import SLOT, Binary
 
-_PATIENCE = 120  # seconds until a launch is taken for one that never ends
+_PATIENCE = 1800  # seconds until a launch is taken for an endless one
 _ALIGNMENT = 256  # of cudaMalloc
 
 
@@ -35,7 +35,7 @@ def allocate(content: bytes) -> int:
 
 
 def launch(request: dict[str, Any]) -> dict[str, Any]:
-    """Run a launch here; return what the kernel did wrong and the buffers after it."""
+    """Run a launch in this process; return the kernel's error, if any, and the buffers after it."""
     library = load(request["path"])
     contents, links = request["buffers"], request["links"]
     places = [allocate(content) for content in contents]
@@ -51,7 +51,7 @@ def launch(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def launch_in_a_fork(request: dict[str, Any]) -> dict[str, Any]:
-    """Run a launch in a fork; return its answer, or what the sanitizers wrote before they ended it."""
+    """Run a launch in a fork; return its answer, or the report of the sanitizers that ended it."""
     load(request["path"])
     with tempfile.TemporaryFile() as report:
         reading, writing = os.pipe()
@@ -77,7 +77,7 @@ def launch_in_a_fork(request: dict[str, Any]) -> dict[str, Any]:
 def main() -> None:
     """Answer requests until there are no more."""
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # nothing else may write among the answers
+    os.dup2(2, 1)  # keep other output away from the answers
     while True:
         try:
             request = pickle.load(sys.stdin.buffer)

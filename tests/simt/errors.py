@@ -1,4 +1,4 @@
-"""What can go wrong between a kernel's text and the end of a launch."""
+"""Errors of compiling and launching kernels."""
 
 
 class CompileError(ValueError):
@@ -23,7 +23,7 @@ class SanitizerError(RuntimeError):
     Parameters
     ----------
     report : str
-        All that it said.
+        Its full output.
     """
 
     def __init__(self, report: str) -> None:

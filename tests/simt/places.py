@@ -1,4 +1,4 @@
-"""Turning the addresses in a report of the race detector into lines of the kernel and entries of arrays."""
+"""Translate addresses in a report of the race detector to lines of the kernel and entries of arrays."""
 
 import re
 import shutil

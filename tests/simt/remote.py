@@ -57,16 +57,16 @@ class Remote:
 
 
 class _Copies:
-    """What a child needs in order to have the same arrays at addresses of its own."""
+    """Copies of the arguments for the child, which has them at other addresses."""
 
     def __init__(self) -> None:
         self.contents: list[bytes] = []
         self.links: list[tuple[int, int, int]] = []
         self._arrays: list[np.ndarray | None] = []
-        self._known: dict[tuple[int, int], int] = {}  # an array that is given twice is one array there, too
+        self._known: dict[tuple[int, int], int] = {}  # an array that is passed twice is copied once
 
     def slot(self, argument: Any) -> bytes | int:
-        """Return the bytes of a number, or the buffer whose address is meant."""
+        """Return the bytes of a number, or the index of the buffer of an array."""
         value = scalar(argument)
         if value is not None:
             return value.tobytes()
@@ -115,7 +115,7 @@ def _ask(request: dict[str, Any]) -> Any:
 
 @functools.cache
 def _child() -> subprocess.Popen:
-    """Return the child, which lives as long as this process."""
+    """Start the child, which lives as long as this process."""
     runtimes = (_runtime("libasan.so"), _runtime("libubsan.so"))
     environment = {**os.environ, **_OPTIONS, "LD_PRELOAD": " ".join(runtimes)}
     command = [*_fixed_addresses(), sys.executable, "-E", "-S", str(Path(__file__).with_name("child.py"))]
@@ -140,7 +140,7 @@ def _runtime(name: str) -> str:
 
 
 def _fixed_addresses() -> list[str]:
-    """Return what fixes addresses, if allowed: random ones may leave sanitizers no room for their tables."""
+    """Return a command prefix that disables address randomisation, if allowed: sanitizers need the room."""
     setarch = shutil.which("setarch")
     if setarch is None:
         return []

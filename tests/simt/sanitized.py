@@ -31,7 +31,7 @@ def sanitized(
 ) -> list[np.ndarray]:
     """Run one launch on copies; return the arrays among the arguments, in their order, as they are after it.
 
-    The arrays of an `AddressTable` stand at its place.
+    The arrays of an `AddressTable` take its place.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def sanitized_many(launches: Sequence[Launch], *, errors: str = "raise") -> list
     launches : sequence of Launch
         They share nothing: each works on its own copies. Each result is what `sanitized` returns.
     errors : {"raise", "return"}
-        Whether a SanitizerError or KernelError is raised, or stands among the results.
+        Whether a SanitizerError or KernelError is raised or returned among the results.
     """
     names: dict[Any, dict[str, None]] = {}
     for launch in launches:

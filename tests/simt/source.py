@@ -1,10 +1,10 @@
-"""From the text of a kernel to the text that g++ compiles."""
+"""Turn the text of a kernel into a translation unit for g++."""
 
 import re
 
 from .errors import CompileError
 
-FILENAME = "kernel.cu"  # how messages call the text
+FILENAME = "kernel.cu"  # the name of the text in messages
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _C_KERNEL = re.compile(
@@ -22,8 +22,8 @@ _REFUSED = {
 def wrap(code: str, names: tuple[str, ...]) -> str:
     """Return a translation unit with the unmodified text and a table of its kernels.
 
-    The text stands in an unnamed namespace: what it defines is then seen by nobody else, whatever other
-    modules are loaded, and AddressSanitizer protects the static variables of templates too.
+    The text is in an unnamed namespace: other loaded modules do not see its names, and AddressSanitizer also
+    protects the static variables of templates.
 
     Parameters
     ----------

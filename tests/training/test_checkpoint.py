@@ -37,7 +37,6 @@ from airnp.training import monitors as heldout
 from airnp.training import stopping as rules
 from airnp.training.checkpoints import Checkpoint
 from airnp.training.steps import Training
-from tests.engines.test_cuda_engine import gpu  # noqa: F401
 from tests.results.test_storage import assert_same as assert_same_result
 from tests.results.test_storage import assert_same_array
 
@@ -392,7 +391,7 @@ def test_runs_of_other_namespaces(backend, file):
 
 
 @pytest.mark.parametrize(("second_moment", "moment"), [("entry", 205), ("matrix", 20)])
-def test_runs_on_the_cuda_engine(gpu, file, second_moment, moment):  # noqa: F811
+def test_runs_on_the_cuda_engine(gpu, file, second_moment, moment):
     optimizer = Adam(1e-2, second_moment=second_moment)
     most = moment + 10
     case = (TRUTH, MASK, {"xp": gpu.cupy, "max_iter": most, "optimizer": optimizer}, ())

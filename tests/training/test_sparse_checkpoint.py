@@ -31,7 +31,6 @@ from airnp.training import sparse_watch as watching
 from airnp.training.checkpoints import Checkpoint
 from airnp.training.sparse_loop import SparseLoop, SparseTraining
 from airnp.training.stopping import LastOfTheBest
-from tests.engines.test_cuda_engine import gpu  # noqa: F401
 from tests.sparse_results import assert_same
 from tests.training.test_checkpoint import CrashError, goes_at, killed, print_nothing, save_now_and_then
 
@@ -308,7 +307,7 @@ def test_until_a_second_phase_is_done_the_result_is_that_of_the_first(file):
 
 
 @pytest.mark.parametrize("second_moment", ["entry", "matrix"])
-def test_runs_on_the_cuda_engine(gpu, file, second_moment):  # noqa: F811
+def test_runs_on_the_cuda_engine(gpu, file, second_moment):
     terms = [AdaptiveLaplacian("rows", 1e-2, neighbors=4, refresh=3)]
     optimizer = Adam(1e-2, second_moment=second_moment)
     case = ({"xp": gpu.cupy, "max_iter": 8, "regularizers": terms, "optimizer": optimizer, "stop": None}, ())

@@ -1,4 +1,4 @@
-// Vector clocks for the threads of a grid: who knows of what.
+// Vector clocks for the threads of a grid: which accesses each thread knows to have happened.
 //
 // Every CUDA thread has a time, which grows whenever it lets others know of what it did. Knowledge says, for
 // each thread of the grid, up to which time its accesses are known to have happened. Blocks run one after

@@ -1,4 +1,4 @@
-// What the kernel text, seen through cuda.h, may ask of the run time.
+// Functions of the run time that the kernel text calls through cuda.h.
 //
 // The run time is compiled without sanitizers, so that they see the kernel's own accesses and nothing else.
 #pragma once

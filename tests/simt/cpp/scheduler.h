@@ -39,7 +39,7 @@ struct Block {
 
 extern Block block;
 
-void wait(State state);  // leaves the running fiber until somebody makes it ready again
+void wait(State state);  // suspends the running fiber until it is made ready again
 [[noreturn]] __attribute__((format(printf, 1, 2))) void fail(const char* format, ...);
 void warp_lost_a_lane(const Fiber& fiber);  // called when a thread returns
 

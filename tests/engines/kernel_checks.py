@@ -1,21 +1,29 @@
-"""What each kernel must compute, by ``engines/reference.py``, for any shape, type and thread order."""
+"""Checks of the kernels of the dense form against ``engines/reference.py``, for any shape, type and order."""
 
 import math
 
 import numpy as np
 import scipy.sparse
+from hypothesis import strategies as st
 
 from airnp.engines import reference
 from airnp.engines.contract import AdamUpdate, DescentUpdate, Moments
-from tests import kernel_launches as launches
-from tests.kernel_launches import KINDS, Numbers, check_fences, fenced
+from tests.engines import kernel_launches as launches
+from tests.engines.kernel_launches import KINDS, Machine, Numbers, check_fences, fenced
 
 BETA1, BETA2, RATE, EPSILON = 0.9, 0.999, 1e-3, 1e-8
 TOLERANCE = {np.float32: 2e-5, np.float64: 1e-12}
+ORDERS = [0, 1, 2, 3, 7]
+MACHINES = st.builds(
+    Machine,
+    mode=st.sampled_from(["fast", "fma"]),
+    order=st.sampled_from([0, 1, 2, 7]),
+    most_blocks=st.sampled_from([1, 3, 2048]),
+)
 
 
 def assert_close(got, want, dtype, *, size=None, tolerance=None):
-    """Compare, with rounding relative to ``size``: what was summed, or the largest entry."""
+    """Compare with a tolerance relative to ``size``: the size of what was summed, or the largest entry."""
     tolerance = TOLERANCE[dtype] if tolerance is None else tolerance
     want = np.asarray(want)
     assert got.dtype == dtype
@@ -24,7 +32,7 @@ def assert_close(got, want, dtype, *, size=None, tolerance=None):
 
 
 def wide(*arrays):
-    """Return copies in double precision, or None where there is none."""
+    """Return copies in double precision; None stays None."""
     return [None if array is None else array.astype(np.float64) for array in arrays]
 
 
@@ -57,29 +65,27 @@ class Graph:
         return terms, (first, second)
 
     def launched(self, kind, adam, machine, times=1):
-        """Return what both kernels computed on copies of the arrays, after the launch was made so often."""
+        """Return what both kernels compute on copies of the arrays, launched ``times`` times."""
         gram = fenced(self.gram)
         statistics = launches.statistics_launch(kind, fenced(self.v), gram, machine)
-        for _ in range(times):
-            machine.run(statistics)
+        statistics.run(machine, times)
         v, first, second = (fenced(array) for array in (self.v, self.first, self.second))
-        numbers = Numbers.of(adam_numbers(self.step), self.dtype) if adam else None
-        moments = (first, second) if adam else None
-        known, energy = statistics.args[2:4]
-        step = launches.step_launch(kind, v, gram, known, self.weight, moments, numbers, machine)
-        for _ in range(times if not adam else 1):
-            machine.run(step)
-        arrays = [part for part in (*statistics.args, *step.args) if isinstance(part, np.ndarray)]
-        check_fences(*arrays)
-        for part in arrays:
-            if part.dtype == np.uint32:
-                assert not part.any(), "tickets are not ready for the next launch"
+        adam_step = {}
+        if adam:
+            adam_step = {
+                "moments": (first, second),
+                "numbers": Numbers.of(adam_numbers(self.step), self.dtype),
+            }
+        known = statistics["statistics"]
+        step = launches.step_launch(kind, v, gram, known, self.weight, machine, **adam_step)
+        step.run(machine, 1 if adam else times)
+        check_fences(*(part for part in statistics.args if isinstance(part, np.ndarray)))
         np.testing.assert_array_equal(gram, self.gram)
         if not adam:
             np.testing.assert_array_equal(v, self.v)
-        adjacency, pull, gradient = step.args[4:7]
-        found = {"energy": energy, "adjacency": adjacency, "pull": pull, "statistics": known}
-        return found | ({"v": v, "first": first, "second": second} if adam else {"gradient": gradient})
+        names = ("v", "first", "second") if adam else ("gradient",)
+        found = {name: step[name] for name in ("adjacency", "pull", "statistics", *names)}
+        return found | {"energy": statistics["energy"]}
 
 
 class Entries:
@@ -97,66 +103,52 @@ class Entries:
         self.column_scale = fenced(rng.standard_normal((batch, columns)), dtype)
 
 
-def run_and_check(launch, machine, times=1):
-    """Launch so often; check the margins, and that the tickets are ready for the next launch."""
-    for _ in range(times):
-        machine.run(launch)
-    arrays = [part for part in launch.args if isinstance(part, np.ndarray)]
-    check_fences(*arrays)
-    for part in arrays:
-        if part.dtype == np.uint32:
-            assert not part.any(), "tickets are not ready for the next launch"
-
-
 def check_graph(kind, adam, dtype, nodes, batch, spread, seed, machine):
-    """Both kernels of a learned graph, with the gradient written or used for Adam's step."""
+    """Check both kernels of a learned graph, with the gradient written or used for Adam's step."""
     graph = Graph(dtype, batch, nodes, seed, spread)
     found = graph.launched(kind, adam, machine)
     terms, (first, second) = graph.expected(kind, adam)
-    assert_close(found["energy"], terms.energy, dtype)
-    assert_close(found["adjacency"], terms.adjacency, dtype)
-    assert_close(found["pull"], terms.pull, dtype)
+    wanted = {name: getattr(terms, name) for name in ("energy", "adjacency", "pull")}
+    step = {"v": terms.parameter, "first": first, "second": second}
+    wanted |= step if adam else {"gradient": terms.gradient}
+    for name, want in wanted.items():
+        assert_close(found[name], want, dtype)
     np.testing.assert_array_equal(found["adjacency"], found["adjacency"].swapaxes(1, 2))
-    if adam:
-        assert_close(found["v"], terms.parameter, dtype)
-        assert_close(found["first"], first, dtype)
-        assert_close(found["second"], second, dtype)
-    else:
-        assert_close(found["gradient"], terms.gradient, dtype)
 
 
 def check_residual(dtype, shape, delta, scales, seed, machine):
-    """masked_residual, launched twice, and add_scaled_lines."""
+    """Check masked_residual, launched twice, and add_scaled_lines."""
     of = Entries(dtype, shape, seed)
     row_scale, column_scale = of.row_scale if scales[0] else None, of.column_scale if scales[1] else None
-    launch = launches.residual_launch(of.x, of.y, of.weights, 1.7, delta, row_scale, column_scale, machine)
-    run_and_check(launch, machine, times=2)
+    lines = {"row_scale": row_scale, "column_scale": column_scale}
+    launch = launches.residual_launch(of.x, of.y, of.weights, 1.7, machine, delta=delta, **lines)
+    launch.run(machine, times=2)
     x, y, weights, rows, columns = wide(of.x, of.y, of.weights, row_scale, column_scale)
     value, gradient = reference.residual(
         x, y, weights, scale=1.7, huber_delta=delta, row_scale=rows, column_scale=columns
     )
-    assert_close(launch.args[10], value, dtype)
-    assert_close(launch.args[3], gradient, dtype)
+    assert_close(launch["value"], value, dtype)
+    assert_close(launch["gradient"], gradient, dtype)
     lines = launches.lines_launch(of.g, of.x, row_scale, column_scale, machine)
     wanted = reference.scale_lines(of.g.astype(np.float64), x, rows, columns)
-    run_and_check(lines, machine)
+    lines.run(machine)
     assert_close(of.g, wanted, dtype)
 
 
 def check_variation(dtype, shape, quadratic, seed, machine):
-    """add_variation."""
+    """Check add_variation."""
     of = Entries(dtype, shape, seed)
     g, x = wide(of.g, of.x)
     kind = "quadratic" if quadratic else "l1"
     value, wanted = reference.total_variation(g, x, kind=kind, epsilon=0.05, weight=0.7)
     launch = launches.variation_launch(of.g, of.x, quadratic, 0.7, 0.05, machine)
-    run_and_check(launch, machine)
-    assert_close(launch.args[6], value, dtype)
+    launch.run(machine)
+    assert_close(launch["value"], value, dtype)
     assert_close(of.g, wanted, dtype)
 
 
 def line_reference(g, z, adjacency, degree, columns, weight):
-    """reference.fixed_laplacian for nodes that are rows, or columns."""
+    """Return reference.fixed_laplacian for nodes that are rows, or columns."""
     if not columns:
         return reference.fixed_laplacian(g, z, adjacency, degree, weight=weight)
     turned = (g.swapaxes(1, 2), z.swapaxes(1, 2))
@@ -170,7 +162,7 @@ def cancelled(z, degree):
 
 
 def check_dense_laplacian(dtype, shape, columns, shared, seed, machine):
-    """add_laplacian."""
+    """Check add_laplacian."""
     of = Entries(dtype, shape, seed)
     nodes = shape[2 if columns else 1]
     adjacency = np.random.default_rng(seed).random((1 if shared else shape[0], nodes, nodes))
@@ -180,13 +172,13 @@ def check_dense_laplacian(dtype, shape, columns, shared, seed, machine):
     neighbours = fenced(z @ adjacency if columns else adjacency @ z, dtype)
     value, wanted = line_reference(g, z, adjacency, degree.astype(np.float64), columns, 0.4)
     launch = launches.laplacian_launch(of.g, of.x, neighbours, degree, columns, 0.8, machine)
-    run_and_check(launch, machine)
-    assert_close(launch.args[9], value, dtype, size=cancelled(z, degree))
+    launch.run(machine)
+    assert_close(launch["value"], value, dtype, size=cancelled(z, degree))
     assert_close(of.g, wanted, dtype, size=cancelled(1, degree))
 
 
 def check_sparse_laplacian(dtype, shape, columns, index, density, seed, machine):
-    """add_sparse_laplacian."""
+    """Check add_sparse_laplacian."""
     of = Entries(dtype, shape, seed)
     nodes = shape[2 if columns else 1]
     rng = np.random.default_rng(seed)
@@ -196,9 +188,9 @@ def check_sparse_laplacian(dtype, shape, columns, index, density, seed, machine)
     parts = (fenced(sparse.data), fenced(sparse.indices, index), fenced(sparse.indptr, index))
     degree = fenced(adjacency.sum(-1), dtype)
     value, wanted = line_reference(*wide(of.g, of.x, adjacency, degree), columns, 0.4)
-    launch = launches.sparse_launch(of.g, of.x, parts, degree, columns, 0.8, machine)
-    run_and_check(launch, machine)
-    assert_close(launch.args[9], value, dtype, size=cancelled(of.x, degree))
+    launch = launches.sparse_laplacian_launch(of.g, of.x, parts, degree, columns, 0.8, machine)
+    launch.run(machine)
+    assert_close(launch["value"], value, dtype, size=cancelled(of.x, degree))
     assert_close(of.g, wanted, dtype, size=cancelled(1, degree))
 
 
@@ -211,7 +203,7 @@ def state(size, dtype, scale=1.0, seed=0):
 
 
 def check_tensors(dtype, sizes, adam, machine):
-    """adam or descend over tensors that each have numbers of their own."""
+    """Check adam or descend over several tensors, each with its own numbers."""
     tensors = [state(size, dtype, seed=seed) for seed, size in enumerate(sizes)]
     wanted = [wide(*parts) for parts in tensors]
     width, row = 6 if adam else 1, 2
@@ -225,7 +217,7 @@ def check_tensors(dtype, sizes, adam, machine):
     launch = launches.tensors_launch(
         "adam" if adam else "descend", tensors, offsets, fenced(numbers), fenced([row], np.int32), machine
     )
-    run_and_check(launch, machine)
+    launch.run(machine)
     for parts, want in zip(tensors, wanted, strict=True):
         check_fences(*parts)
         for got, right in zip(parts, want, strict=True):
@@ -233,14 +225,14 @@ def check_tensors(dtype, sizes, adam, machine):
 
 
 def check_record(dtype, count, batch, capacity, machine):
-    """record, until the cursor is back at the start."""
+    """Check record until the cursor is back at the start."""
     rng = np.random.default_rng(count)
     ring, cursor = fenced(np.full((capacity, count, batch), np.nan), dtype), fenced([0], np.int32)
     lines = []
     for line in range(capacity):
         sources = [fenced(rng.standard_normal(batch), dtype) for _ in range(count)]
         assert cursor[0] == line
-        run_and_check(launches.record_launch(sources, ring, cursor), machine)
+        launches.record_launch(sources, ring, cursor).run(machine)
         lines.append(np.stack(sources))
         np.testing.assert_array_equal(ring[: line + 1], np.stack(lines))
         assert np.isnan(ring[line + 1 :]).all()
