@@ -18,7 +18,7 @@ from airnp.commands import bench, demo
 from airnp.commands import info as info_command
 from airnp.commands import main as cli
 from airnp.commands.base import WorkError
-from tests.commandline import environment, facts, main, mistake, process, without  # noqa: F401
+from tests.commands.commandline import environment, facts, main, mistake, process, without  # noqa: F401
 
 QUICK = ["--size", "24", "--iterations", "30"]
 
@@ -153,7 +153,7 @@ def test_a_reader_that_goes_away_is_no_drama():
 # --- airnp demo ---
 
 
-@pytest.mark.parametrize("mask", demo.MASKS)
+@pytest.mark.parametrize("mask", ["random", "patch", "text", "scratches"])
 def test_demo_writes_a_picture_and_a_report(mask, tmp_path, capsys):
     folder = tmp_path / "new" / "folder"
     assert main("demo", "--output", folder, "--mask", mask, *QUICK) == 0
@@ -214,40 +214,21 @@ def test_demo_without_pillow_names_the_extra(tmp_path, capsys, without):  # noqa
     assert capsys.readouterr().err == 'airnp demo: the demo draws with Pillow: pip install "airnp[images]"\n'
 
 
-def test_demo_knows_the_same_masks_as_the_command_line(tmp_path):
-    parser = cli._parser()
-    for mask in demo.MASKS:
-        assert parser.parse_args(["demo", "--mask", mask]).mask == mask
-    with pytest.raises(ValueError, match=r"unknown mask 'moths'; valid names are 'random', 'patch'"):
-        demo.run_demo(tmp_path, mask="moths")
-
-
-def test_demo_defaults_are_those_of_the_command_line():
-    options = vars(cli._parser().parse_args(["demo"]))
-    assert {name: options[name] for name in ("output", "size", "mask", "seed", "iterations", "force")} == {
-        name: default
-        for name, default in {**demo.run_demo.__kwdefaults__, "output": demo.run_demo.__defaults__[0]}.items()
-        if name not in ("missing", "progress")
-    }
-
-
-def test_demo_is_reproducible_and_never_sees_what_is_hidden(tmp_path, monkeypatch):
-    seen = []
-    fit = airnp.fit
+def test_demo_is_reproducible_and_never_sees_what_is_hidden(tmp_path, monkeypatch, capsys):
+    seen, fit = [], airnp.fit
 
     def spy(Y, mask, **options):
         seen.append((Y, mask, options))
         return fit(Y, mask, **options)
 
     monkeypatch.setattr(airnp, "fit", spy)
-    first, second = (
-        demo.run_demo(tmp_path, size=24, missing=0.4, seed=3, iterations=30, force=True) for _ in range(2)
-    )
-    assert first.scores == second.scores
+    words = ["demo", "--output", tmp_path, "--missing", "0.4", "--seed", "3", "--force", *QUICK]
+    first, second = (facts(capsys, *words) for _ in range(2))
+    assert first["scores"] == second["scores"]
     Y, mask, options = seen[0]
     assert np.isnan(Y[~mask]).all()
     assert "truth" not in options
-    assert first.missing == 1 - mask.mean()
+    assert first["missing"] == 1 - mask.mean()
     np.testing.assert_array_equal(mask, masks.random((24, 24), 0.4, seed=3))
 
 

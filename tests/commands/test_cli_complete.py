@@ -17,7 +17,7 @@ import scipy.sparse
 
 import airnp
 from airnp import tables
-from tests.commandline import environment, facts, main, mistake, process, without  # noqa: F401
+from tests.commands.commandline import environment, facts, main, mistake, process, without  # noqa: F401
 
 NAN = np.nan
 QUICK = ["--max-iter", "20", "--quiet"]
@@ -810,7 +810,7 @@ def test_the_sparse_form_is_that_of_fit(links, tmp_path, capsys):
 
 
 def test_a_matrix_that_is_too_large_to_write_is_saved_as_factors(links, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("airnp.commands.complete._WRITTEN_AT_MOST", 50)
+    monkeypatch.setattr("airnp.commands.complete._LARGEST_WRITTEN", 50)
     out, learned = tmp_path / "out.npy", tmp_path / "learned.npz"
     shown = mistake(capsys, "complete", links, "-o", out, *SPARSE)
     assert shown.startswith(

@@ -10,7 +10,7 @@ import airnp.images.inpainting
 from airnp.commands.demo import scene
 from airnp.images import files
 from airnp.images.files import Picture
-from tests.commandline import facts, main, mistake, process
+from tests.commands.commandline import facts, main, mistake, process
 
 QUICK = ["--max-iter", "20", "--quiet"]
 RED = (255, 0, 0)

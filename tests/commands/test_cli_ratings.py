@@ -12,7 +12,7 @@ import scipy.sparse
 
 import airnp
 from airnp.tables import triples
-from tests.commandline import facts, main, mistake
+from tests.commands.commandline import facts, main, mistake
 
 QUICK = ["--max-iter", "10", "--rank", "2", "--threads", "1"]
 
@@ -140,7 +140,7 @@ def test_many_users_are_predicted_in_parts(ratings, tmp_path, monkeypatch):
     from airnp.commands import ratings as predicting
 
     for name, size in {"whole": 2**24, "parts": 20}.items():
-        monkeypatch.setattr(predicting, "_AT_A_TIME", size)
+        monkeypatch.setattr(predicting, "_CHUNK", size)
         assert main("ratings", ratings, "-o", tmp_path / f"{name}.csv", "--quiet", *QUICK) == 0
     whole, parts = (cells(tmp_path / f"{name}.csv") for name in ("whole", "parts"))
     assert [line[:2] for line in whole] == [line[:2] for line in parts]
