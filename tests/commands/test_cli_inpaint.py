@@ -1,5 +1,6 @@
 """``airnp inpaint``: real pictures, through the command line."""
 
+import shlex
 import sys
 
 import numpy as np
@@ -167,54 +168,27 @@ def test_a_pipe_sees_no_progress_bar_unless_asked_for(photo, mask, tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        ("none.png --mask mask.png -o b.png", "[Errno 2] No such file or directory: 'none.png'"),
+        ("photo.png --mask none.png -o b.png", "[Errno 2] No such file or directory: 'none.png'"),
+        ("text.png --mask mask.png -o b.png", "text.png: cannot be read as a picture"),
+        ("photo.png --mask mask.png -o b.xcf", "b.xcf: expected a name that ends in one of .png"),
+        ("photo.png --mask mask.png -o photo.png", "photo.png is there already; --force overwrites"),
         (
-            ["none.png", "--mask", "mask.png", "-o", "b.png"],
-            "[Errno 2] No such file or directory: 'none.png'",
-        ),
-        (
-            ["photo.png", "--mask", "none.png", "-o", "b.png"],
-            "[Errno 2] No such file or directory: 'none.png'",
-        ),
-        (["text.png", "--mask", "mask.png", "-o", "b.png"], "text.png: cannot be read as a picture"),
-        (
-            ["photo.png", "--mask", "mask.png", "-o", "b.xcf"],
-            "b.xcf: expected a name that ends in one of .png",
-        ),
-        (
-            ["photo.png", "--mask", "mask.png", "-o", "photo.png"],
-            "photo.png is there already; --force overwrites",
-        ),
-        (
-            ["photo.png", "--mask", "small.png", "-o", "b.png"],
+            "photo.png --mask small.png -o b.png",
             "small.png: expected 20×24 pixels as in photo.png, found 5×4 pixels",
         ),
+        ("photo.png --mask thin.png -o b.png", "thin.png: expected a mask without transparent pixels"),
+        ("photo.png --mask white.png -o b.png", "photo.png: no pixel is missing; none is black in white"),
         (
-            ["photo.png", "--mask", "thin.png", "-o", "b.png"],
-            "thin.png: expected a mask without transparent pixels",
-        ),
-        (
-            ["photo.png", "--mask", "white.png", "-o", "b.png"],
-            "photo.png: no pixel is missing; none is black in white",
-        ),
-        (
-            ["photo.png", "--mask", "white.png", "--mask-invert", "-o", "b.png"],
+            "photo.png --mask white.png --mask-invert -o b.png",
             "photo.png: all pixels are missing; all are white in white.png",
         ),
-        (
-            ["photo.png", "--missing", "alpha", "-o", "b.png"],
-            "--missing alpha: photo.png has no alpha channel",
-        ),
-        (
-            ["photo.png", "--missing", "#12", "-o", "b.png"],
-            '--missing: expected alpha or a colour such as "#ff0000"',
-        ),
-        (
-            ["photo.png", "--missing", "alpha", "--tolerance", "3", "-o", "b.png"],
-            "--tolerance goes with --missing COLOUR",
-        ),
-        (["photo.png", "--missing", "red", "--mask-invert", "-o", "b.png"], "--mask-invert goes with --mask"),
-        (["photo.png", "--mask", "mask.png", "-o", "b.png", "--rank", "9", "--depth", "1"], "--rank: "),
-        (["deep.tif", "--mask", "mask.png", "-o", "b.jpg"], ".jpg cannot hold 16 bits; .png and .tif can"),
+        ("photo.png --missing alpha -o b.png", "--missing alpha: photo.png has no alpha channel"),
+        ("photo.png --missing '#12' -o b.png", '--missing: expected alpha or a colour such as "#ff0000"'),
+        ("photo.png --missing alpha --tolerance 3 -o b.png", "--tolerance goes with --missing COLOUR"),
+        ("photo.png --missing red --mask-invert -o b.png", "--mask-invert goes with --mask"),
+        ("photo.png --mask mask.png -o b.png --rank 9 --depth 1", "--rank: "),
+        ("deep.tif --mask mask.png -o b.jpg", ".jpg cannot hold 16 bits; .png and .tif can"),
     ],
 )
 def test_a_mistake_is_one_line_that_names_it(words, message, photo, mask, tmp_path, capsys, monkeypatch):
@@ -226,20 +200,20 @@ def test_a_mistake_is_one_line_that_names_it(words, message, photo, mask, tmp_pa
     written(tmp_path / "thin.png", white, white - 1)
     written(tmp_path / "deep.tif", photograph(dtype=np.uint16))
     before = sorted(tmp_path.iterdir())
-    assert mistake(capsys, "inpaint", *words).startswith(message)
+    assert mistake(capsys, "inpaint", *shlex.split(words)).startswith(message)
     assert sorted(tmp_path.iterdir()) == before
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "one of the arguments --mask --missing is required"),
-        (["--mask", "a.png", "--missing", "red"], "not allowed with argument --mask"),
-        (["--missing", "red", "--tolerance", "-1"], "--tolerance: must be a whole number of at least 0"),
+        ("", "one of the arguments --mask --missing is required"),
+        ("--mask a.png --missing red", "not allowed with argument --mask"),
+        ("--missing red --tolerance -1", "--tolerance: must be a whole number of at least 0"),
     ],
 )
 def test_a_wrong_word_is_explained(words, message, capsys):
-    assert main("inpaint", "photo.png", "-o", "b.png", *words) == 2
+    assert main("inpaint", "photo.png", "-o", "b.png", *shlex.split(words)) == 2
     assert message in capsys.readouterr().err
 
 

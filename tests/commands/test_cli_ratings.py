@@ -4,6 +4,7 @@ import csv
 import errno
 import gzip
 import os
+import shlex
 import sys
 
 import numpy as np
@@ -281,32 +282,26 @@ def test_a_file_that_is_no_table_of_ratings(text, message, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["none.csv", "-o", "o.csv"], "[Errno 2] No such file or directory: 'none.csv'"),
-        (
-            ["r.csv", "-o", "o.npz"],
-            "o.npz: expected a name that ends in one of .csv, .csv.gz, .tsv, .tsv.gz, .p",
-        ),
-        (["r.npy", "-o", "o.csv"], "r.npy: expected a name that ends in one of .csv,"),
-        (["r.csv", "-o", "r.csv"], "r.csv is there already; --force overwrites"),
-        (["r.csv", "-o", "o.csv", "--result", "r.csv"], "--result: expected a name that ends in .npz"),
-        (["r.csv", "-o", "o.csv", "--users", "eve", "user 1"], "--users: there are no ratings by 'eve'"),
-        (["r.csv", "-o", "o.csv", "--pairs", "r.csv", "--top", "3"], "--top: not with --pairs, which says"),
-        (["r.csv", "-o", "o.csv", "--pairs", "r.csv", "--users", "a"], "--users: not with --pairs"),
-        (
-            ["r.csv", "-o", "o.csv", "--columns", "who", "film", "x"],
-            "r.csv: there is no column 'x' among the 4",
-        ),
-        (["r.csv", "-o", "o.csv", "--columns", "1", "2", "9"], "r.csv: there is no column '9' among the 4"),
-        (["r.csv", "-o", "o.csv", "--no-header"], "r.csv: line 1: 'stars' is no rating"),
-        (["r.csv", "-o", "o.csv", "--bounds", "5", "1"], "--bounds: expected LOW <= HIGH, got 5 1"),
-        (["r.csv", "-o", "o.csv", "--rank", "10"], "--rank: expected at most min(m, n) = 9"),
+        ("none.csv -o o.csv", "[Errno 2] No such file or directory: 'none.csv'"),
+        ("r.csv -o o.npz", "o.npz: expected a name that ends in one of .csv, .csv.gz, .tsv, .tsv.gz, .p"),
+        ("r.npy -o o.csv", "r.npy: expected a name that ends in one of .csv,"),
+        ("r.csv -o r.csv", "r.csv is there already; --force overwrites"),
+        ("r.csv -o o.csv --result r.csv", "--result: expected a name that ends in .npz"),
+        ("r.csv -o o.csv --users eve 'user 1'", "--users: there are no ratings by 'eve'"),
+        ("r.csv -o o.csv --pairs r.csv --top 3", "--top: not with --pairs, which says"),
+        ("r.csv -o o.csv --pairs r.csv --users a", "--users: not with --pairs"),
+        ("r.csv -o o.csv --columns who film x", "r.csv: there is no column 'x' among the 4"),
+        ("r.csv -o o.csv --columns 1 2 9", "r.csv: there is no column '9' among the 4"),
+        ("r.csv -o o.csv --no-header", "r.csv: line 1: 'stars' is no rating"),
+        ("r.csv -o o.csv --bounds 5 1", "--bounds: expected LOW <= HIGH, got 5 1"),
+        ("r.csv -o o.csv --rank 10", "--rank: expected at most min(m, n) = 9"),
     ],
 )
 def test_a_mistake_is_one_line_that_names_it(words, message, ratings, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     ratings.rename("r.csv")
     before = sorted(tmp_path.iterdir())
-    assert mistake(capsys, "ratings", *words, "--threads", "1").startswith(message)
+    assert mistake(capsys, "ratings", *shlex.split(words), "--threads", "1").startswith(message)
     assert sorted(tmp_path.iterdir()) == before
 
 
