@@ -94,9 +94,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     add_completion_arguments(parser)
     add_bounds_argument(parser, "clip what is filled in; numbers that are there must be within")
     parser.add_argument(
-        "--round",
-        action="store_true",
-        help="round what is filled into columns whose numbers are all whole",
+        "--round", action="store_true", help="round what is filled into columns whose numbers are all whole"
     )
     parser.add_argument(
         "--mask", type=Path, metavar="FILE", help="table of 1 (observed) and 0 (missing); gaps stay missing"

@@ -33,7 +33,7 @@ from airnp.commands.fits import (
     fit_ratings,
     resume_run,
 )
-from airnp.commands.tables import add_delimiter_argument, add_header_argument, check_within_bounds
+from airnp.commands.tables import add_text_arguments, check_within_bounds
 from airnp.tables import triples
 from airnp.tables.triples import Layout, Triples
 
@@ -100,8 +100,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         default="error",
         help="what counts if a user rated an item more than once (%(default)s)",
     )
-    add_header_argument(group)
-    add_delimiter_argument(group)
+    add_text_arguments(group)
     group = parser.add_argument_group("the fit")
     group.add_argument("--rank", type=whole_number(1), metavar="N", help="length of a factor (128)")
     group.add_argument("--max-iter", type=whole_number(1), metavar="N", help="iterations at most (500)")

@@ -40,13 +40,12 @@ def add_reading_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group(
         "reading", "What is left out is guessed where that is safe, and reported."
     )
-    add_header_argument(group)
+    add_text_arguments(group)
     group.add_argument(
         "--index-col",
         metavar="NAME",
         help="column with the labels of the rows: its name, its number from 1, or none",
     )
-    add_delimiter_argument(group)
     group.add_argument(
         "--missing",
         action="append",
@@ -57,17 +56,13 @@ def add_reading_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--array", metavar="NAME", help="which array of an .npz file")
 
 
-def add_header_argument(group: argparse._ArgumentGroup) -> None:
-    """Add ``--header`` and ``--no-header``."""
+def add_text_arguments(group: argparse._ArgumentGroup) -> None:
+    """Add the arguments for text files: ``--header``, ``--no-header`` and ``--delimiter``."""
     group.add_argument(
         "--header",
         action=argparse.BooleanOptionalAction,
         help="whether the first line holds the names of the columns",
     )
-
-
-def add_delimiter_argument(group: argparse._ArgumentGroup) -> None:
-    """Add ``--delimiter``."""
     group.add_argument(
         "--delimiter", type=_delimiter, metavar="CHAR", help="between the cells: ',' or tab, for example"
     )
