@@ -1,1 +1,1 @@
-"""The commands behind ``airnp …``, one module each, and what they share."""
+"""The commands behind ``airnp …``: one module each, and three modules that they share."""

@@ -1,7 +1,6 @@
-"""What all commands share: how one is described, how it ends, and the arguments that several have.
+"""The parts that all commands share: their description, errors and exit codes, messages and output files.
 
-This module and those of the commands import nothing that computes before a command runs, so that ``--help``
-answers at once.
+Modules of commands import optional and heavy libraries only when a command runs, so that ``--help`` is quick.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 from airnp.results.atomic import real_path, write_atomically
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
+    from airnp.results.result import FitResult
+    from airnp.results.sparse_result import SparseFitResult
 
 OK = 0
 FAILED = 1
-MISTAKE = 2  # argparse's own, for a wrong command line
-INTERRUPTED = 130  # what a shell says of a program that SIGINT ended
+MISTAKE = 2  # argparse's own code for a wrong command line
+INTERRUPTED = 130  # a shell's code for a program that SIGINT ended
 
 EXIT_CODES = """exit codes:
   0    done
@@ -35,7 +34,7 @@ EXIT_CODES = """exit codes:
 
 
 class Command(NamedTuple):
-    """One command: a line of help, what else to say, its arguments, what to do with them, and examples."""
+    """One command: its line in ``airnp --help``, its arguments, its work, and its own help."""
 
     help: str
     arguments: Callable[[argparse.ArgumentParser], None]
@@ -45,18 +44,18 @@ class Command(NamedTuple):
 
 
 class UsageError(Exception):
-    """A mistake of the user: the message names the file or the argument."""
+    """A mistake of the user; the message names the file or the argument."""
 
 
 class WorkError(Exception):
     """Work that failed although the user made no mistake."""
 
 
-# --- arguments that several commands have ---
+# --- messages ---
 
 
-def add_talk_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what decides how much is said, and how."""
+def add_message_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add ``--quiet``, ``--progress`` and ``--json``."""
     group = parser.add_argument_group("messages")
     group.add_argument("--quiet", action="store_true", help="print nothing but errors (and --json)")
     group.add_argument(
@@ -66,26 +65,27 @@ def add_talk_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def shows_progress(options: argparse.Namespace) -> bool:
-    """Whether to show a progress bar: on a terminal, or if asked for, and never when quiet."""
+    """Return whether to show a progress bar: on a terminal or on request, but never when quiet."""
     return bool(not options.quiet and (options.progress or sys.stderr.isatty()))
 
 
-def report(options: argparse.Namespace, facts: Mapping[str, Any], text: str) -> None:
-    """Print what was done: the facts as JSON, or the text, or nothing."""
+def finish(options: argparse.Namespace, facts: Mapping[str, Any], text: str) -> int:
+    """Print the facts as JSON, or the text, or nothing; return the exit code for ``facts["stop_reason"]``."""
     if options.json:
         print(json.dumps(facts, default=str, allow_nan=False))
     elif not options.quiet:
         print(text)
+    return INTERRUPTED if facts["stop_reason"] == "interrupted" else OK
 
 
-def given(options: argparse.Namespace, names: Iterable[str]) -> str | None:
-    """Return the first of these options that was given, as it is written; None if none was.
+def first_given(options: argparse.Namespace, names: Iterable[str]) -> str | None:
+    """Return the first of these options that the user gave, as it is typed; None if none was given.
 
-    They are options without a default of their own: None, False for a flag, [] for one that is repeated.
+    An option that was not given is None, or False for a flag, or [] for one that may be repeated.
 
     Examples
     --------
-    >>> given(argparse.Namespace(seed=0, check_all=False, missing=[]), ("check_all", "missing", "seed"))
+    >>> first_given(argparse.Namespace(seed=0, check_all=False, missing=[]), ("check_all", "missing", "seed"))
     '--seed'
     """
     for name in names:
@@ -113,35 +113,32 @@ def whole_number(least: int) -> Callable[[str], int]:
     return parse
 
 
-def share(text: str) -> float:
+def fraction(text: str) -> float:
     """Parse a number between 0 and 1."""
-    value = _number(text)
-    if not 0 < value < 1:
-        raise argparse.ArgumentTypeError(f"must be a number between 0 and 1, got {text!r}")
-    return value
+    return _number(text, "a number between 0 and 1", lambda value: 0 < value < 1)
 
 
 def positive_number(text: str) -> float:
     """Parse a finite number above 0."""
-    value = _number(text)
-    if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"must be a number above 0, got {text!r}")
-    return value
+    return _number(text, "a number above 0", lambda value: 0 < value < math.inf)
 
 
 def finite_number(text: str) -> float:
     """Parse a finite number."""
-    value = _number(text)
-    if not math.isfinite(value):
-        raise argparse.ArgumentTypeError(f"must be a number, got {text!r}")
+    return _number(text, "a number", math.isfinite)
+
+
+def _number(text: str, expected: str, accepts: Callable[[float], bool]) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not accepts(value):
+        raise argparse.ArgumentTypeError(f"must be {expected}, got {text!r}")
     return value
 
 
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan
+# --- output files ---
 
 
 def add_output_arguments(parser: argparse.ArgumentParser, kinds: str, *, required: bool = True) -> None:
@@ -152,14 +149,28 @@ def add_output_arguments(parser: argparse.ArgumentParser, kinds: str, *, require
     parser.add_argument("--force", action="store_true", help="overwrite files that are there already")
 
 
-def check_archive(name: str, path: Path | None) -> None:
-    """Raise a UsageError if a file for what only ``.npz`` can hold is called otherwise."""
-    if path is not None and path.suffix != ".npz":
-        raise UsageError(f"--{name}: expected a name that ends in .npz, got {path}")
+def check_outputs(options: argparse.Namespace, paths: Mapping[str, Path | None]) -> None:
+    """Raise a UsageError unless all files can be written, none of them over another.
+
+    Parameters
+    ----------
+    options : Namespace
+    paths : mapping of str to Path or None
+        Each file by the option that names it. ``--result`` and ``--checkpoint`` must end in ``.npz``.
+    """
+    owners: dict[Path, str] = {}
+    for name, path in paths.items():
+        if path is not None and name in ("--result", "--checkpoint") and path.suffix != ".npz":
+            raise UsageError(f"{name}: expected a name that ends in .npz, got {path}")
+    for name, path in paths.items():
+        if path is not None:
+            other = owners.setdefault(real_path(path), name)
+            if other != name:
+                raise UsageError(f"{name} and {other} are the same file")
+            _check_output(path, options.force)
 
 
-def check_output(path: Path, force: bool) -> None:
-    """Raise a UsageError unless this file can be written without harm."""
+def _check_output(path: Path, force: bool) -> None:
     folder = real_path(path).parent
     if not folder.is_dir():
         raise UsageError(f"{path}: the folder {folder} does not exist")
@@ -173,59 +184,18 @@ def check_output(path: Path, force: bool) -> None:
         raise UsageError(f"{path}: no permission to write in {folder}")
 
 
-def write_whole(path: Path, write: Callable[[BinaryIO], None]) -> None:
-    """Write a file through `write`: it is complete or as it was before, never in between.
-
-    Raises
-    ------
-    WorkError
-        If the disk refuses.
-    """
+def write_file(path: Path, write: Callable[[BinaryIO], None]) -> None:
+    """Write a file completely or leave it as it was; raise a WorkError if the disk refuses."""
     try:
         write_atomically(path, write)
     except OSError as error:
         raise WorkError(f"could not write {path}: {error}") from error
 
 
-def add_bounds_argument(parser: argparse.ArgumentParser, help: str) -> None:
-    """Add ``--bounds``."""
-    parser.add_argument("--bounds", nargs=2, type=finite_number, metavar=("LOW", "HIGH"), help=help)
-
-
-def bounds_of(options: argparse.Namespace) -> tuple[float, float] | None:
-    """Return the bounds as :func:`airnp.fit` takes them."""
-    return None if options.bounds is None else (options.bounds[0], options.bounds[1])
-
-
-def check_within(
-    options: argparse.Namespace, source: Path, values: npt.NDArray[Any], place: Callable[[int], str]
-) -> None:
-    """Raise a UsageError if numbers of a file are outside of the bounds.
-
-    Parameters
-    ----------
-    options : Namespace
-    source : Path
-        The file.
-    values : array (k,)
-        Its numbers, NaN where one is missing.
-    place : callable
-        Says where number k is.
-    """
-    import numpy as np
-
-    from airnp.data.bounds import Bounds
-
-    if options.bounds is None:
-        return
-    low, high = options.bounds
-    if low > high:
-        raise UsageError(f"--bounds: expected LOW <= HIGH, got {low:g} {high:g}")
-    limits = Bounds.of((low, high))
-    assert limits is not None
-    outside = np.flatnonzero(limits.outside(values))
-    if len(outside):
-        raise UsageError(
-            f"{source}: {len(outside)} numbers are outside --bounds {low:g} {high:g}, the first is "
-            f"{values[outside[0]]:g} in {place(int(outside[0]))}"
-        )
+def save_result(result: FitResult | SparseFitResult, path: Path | None) -> None:
+    """Save a result if there is a path for it; raise a WorkError if the disk refuses."""
+    if path is not None:
+        try:
+            result.save(path)
+        except OSError as error:
+            raise WorkError(f"could not write {path}: {error}") from error

@@ -5,14 +5,11 @@ from __future__ import annotations
 import argparse
 import ast
 import os
+import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from airnp.commands.base import OK, Command, UsageError
-
-if TYPE_CHECKING:
-    import subprocess
 
 DESCRIPTION = """\
 Run one of the commands in bench/ with the words after its name, as python -m bench.NAME does; without a name
@@ -33,9 +30,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    import subprocess
-
-    root = _checkout()
+    root = _clone()
     benchmarks = _benchmarks(root)
     if options.name is None:
         width = max(map(len, benchmarks))
@@ -44,23 +39,23 @@ def _run(options: argparse.Namespace) -> int:
         return OK
     if options.name not in benchmarks:
         raise UsageError(f"there is no benchmark {options.name!r}; there are {', '.join(benchmarks)}")
-    # Started where the user is, so that paths among its arguments mean what they say.
+    # It runs in the user's folder, so that relative paths among its arguments are right.
     paths = os.pathsep.join(filter(None, (str(root), os.environ.get("PYTHONPATH"))))
     command = [sys.executable, "-m", f"bench.{options.name}", *options.words]
-    return _ended(subprocess.Popen(command, env={**os.environ, "PYTHONPATH": paths}))
+    return _wait(subprocess.Popen(command, env={**os.environ, "PYTHONPATH": paths}))
 
 
-def _ended(process: subprocess.Popen[bytes]) -> int:
-    """Wait for a process, through Ctrl-C as well, which it has heard itself; return its exit code."""
+def _wait(process: subprocess.Popen[bytes]) -> int:
+    """Return the exit code of a process. It gets Ctrl-C itself, and may tidy up before it ends."""
     while True:
         try:
             code = process.wait()
         except KeyboardInterrupt:
             continue
-        return code if code >= 0 else 128 - code  # as a shell says that a signal ended it
+        return code if code >= 0 else 128 - code  # a shell's code for a process that a signal ended
 
 
-def _checkout() -> Path:
+def _clone() -> Path:
     """Return the root of the clone around the current folder, or of the one that airnp is imported from."""
     here = Path.cwd()
     for folder in (here, *here.parents, Path(__file__).resolve().parents[2]):
@@ -73,7 +68,7 @@ def _checkout() -> Path:
 
 
 def _benchmarks(root: Path) -> dict[str, str]:
-    """Return what can be run, with the first line of its description."""
+    """Return the names of the benchmarks, each with the first line of its docstring."""
     found = {}
     for path in sorted((root / "bench").glob("*.py")):
         text = path.read_text(encoding="utf-8")

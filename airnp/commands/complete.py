@@ -4,59 +4,51 @@ from __future__ import annotations
 
 import argparse
 import math
-import time
-from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airnp.commands.base import (
-    INTERRUPTED,
-    OK,
-    Command,
-    UsageError,
+import numpy as np
+
+from airnp import tables
+from airnp.commands.base import Command, UsageError, add_message_arguments, finish, first_given, save_result
+from airnp.commands.fits import (
+    TimeLimit,
     add_bounds_argument,
-    add_talk_arguments,
-    bounds_of,
-    check_within,
-    given,
-    positive_number,
-    report,
-    shows_progress,
-    write_whole,
-)
-from airnp.commands.options import (
-    Fitted,
     add_fit_arguments,
-    explained,
-    fit_options,
-    fit_within,
-    place_of,
-    timed,
+    add_run_arguments,
+    bounds_of,
+    check_run_arguments,
+    checkpoint_options,
+    describe_run,
+    device_options,
+    explain_errors,
+    fit_best,
+    fit_dense,
+    fit_sparse,
+    load_result,
+    resume_run,
 )
 from airnp.commands.tables import (
-    Files,
-    add_completed_arguments,
+    Outputs,
+    add_completion_arguments,
     add_reading_arguments,
-    checked_files,
-    file_facts,
-    labelled_table,
+    check_within_bounds,
+    describe_labels,
     labels_of,
-    reading_of,
-    rehearse,
-    save,
-    table_facts,
-    table_line,
-    written,
-    written_lines,
+    read_table,
+    table_with_labels,
+    write_completion,
 )
+from airnp.data.bounds import ALL_WHOLE
+from airnp.data.holdout import have_holes
+from airnp.metrics import nmae
+from airnp.sparse_choice import wants_sparse
+from airnp.tables import Table
+from airnp.training.stopping import resolve_stop
 
 if TYPE_CHECKING:
     from airnp.results.result import FitResult
-    from airnp.results.sparse_result import SparseFitResult
-    from airnp.tables import Table
-    from airnp.tables.table import Values
-
+    from airnp.tables.table import Bools, Values
 
 DESCRIPTION = """\
 Fill the gaps of a table of numbers. Formats go by the name: .csv and .tsv (also .gz), .npy, .npz, .mtx,
@@ -82,15 +74,27 @@ EXAMPLES = """\
   airnp complete links.mtx -o filled.npz --result learned.npz && airnp graph learned.npz -o graph.csv
 """
 
+_READING = ("header", "index_col", "delimiter", "missing", "array")
+
+_DENSE_ONLY = ("mask", "truth", "auto", "interval", "checkpoint", *_READING)
+"""Options that the sparse form does not have."""
+
+_FIXED_BY_A_RUN = (
+    *("mask", "truth", "bounds", "round", "auto", "form", *_READING),
+    *("seed", "regularizers", "rank", "depth", "dtype"),
+)
+"""Options for the data and the model, which a resumed run takes from its file."""
+
+_LARGEST_WRITTEN = 2**28
+"""Entries of the largest matrix that the sparse form writes whole."""
+
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("table", type=Path, nargs="?", help="file to read, unless --resume is given")
-    add_completed_arguments(parser)
+    add_completion_arguments(parser)
     add_bounds_argument(parser, "clip what is filled in; numbers that are there must be within")
     parser.add_argument(
-        "--round",
-        action="store_true",
-        help="round what is filled into columns whose numbers are all whole",
+        "--round", action="store_true", help="round what is filled into columns whose numbers are all whole"
     )
     parser.add_argument(
         "--mask", type=Path, metavar="FILE", help="table of 1 (observed) and 0 (missing); gaps stay missing"
@@ -110,91 +114,77 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     add_run_arguments(parser)
     add_reading_arguments(parser)
     add_fit_arguments(parser)
-    add_form_argument(parser)
-    add_talk_arguments(parser)
+    parser.add_argument(
+        "--form",
+        choices=("auto", "dense", "sparse"),
+        help="sparse: never make a sparse matrix dense, work on thin factors of --rank N; auto: if the dense "
+        "form would not fit into memory (auto)",
+    )
+    add_message_arguments(parser)
 
 
 def _run(options: argparse.Namespace) -> int:
     if options.resume is not None:
-        return run_resumed(options)
+        return _run_resumed(options)
     if options.table is None:
         raise UsageError("the following arguments are required: table, or --resume")
-    check_run_options(options)
-    matrix = wanted(options)
-    return _run_dense(options) if matrix is None else run_sparse(options, matrix)
+    check_run_arguments(options)
+    matrix = _sparse_matrix(options)
+    return _run_dense(options) if matrix is None else _run_sparse(options, matrix)
+
+
+# --- the dense form ---
 
 
 def _run_dense(options: argparse.Namespace) -> int:
-    from airnp import tables
-
-    _check_choice(options)
-    files = checked_files(options)
-    table = tables.read(options.table, reading_of(options))
+    _check_auto(options)
+    outputs = Outputs.of(options)
+    table = read_table(options, options.table)
     observed = _observed(options, table)
-    width = table.values.shape[1]
-    check_within(options, options.table, table.values.ravel(), lambda k: table.place(*divmod(k, width)))
+    m, n = table.values.shape
+    check_within_bounds(options, options.table, table.values.ravel(), lambda k: table.place(*divmod(k, n)))
     truth = None if options.truth is None else _truth(options.truth, table, observed)
     keeps_labels = options.result is not None or options.checkpoint is not None
     labels = labels_of(table) if keeps_labels else None
-    rehearse(files, table)
-    _check_interval(options, table.values, observed)
-    settings = {
-        **fit_options(options),
-        **checkpoint_options(options),
-        "bounds": bounds_of(options),
-        "integers": table.whole if options.round else None,
-        "progress": shows_progress(options),
-    }
+    outputs.rehearse(table)
+    names = {"level": "--interval", "Y": str(options.table), "mask": str(options.mask or options.table)}
+    with explain_errors(names):
+        _check_interval(options, table.values, observed)
 
-    names = {"Y": str(options.table), "mask": str(options.mask or options.table)}
-    work: Callable[..., Any] = _chosen if options.auto else partial(fit_within, options.time_limit)
+    fit = fit_best if options.auto else fit_dense
     data = table.values if labels is None else labels.put_on(table.values)
-    result, facts = work(data, observed, names, **settings)
-    filled, files_facts = written(options, files, table, observed, result)
-
-    facts = {
-        "command": "complete",
-        "input": str(options.table),
-        **files_facts,
-        **table_facts(table, observed),
-        **facts,
-        "nmae": None if truth is None else _error(filled, truth, observed),
-    }
-    report(options, facts, _text(options, table, facts))
-    return INTERRUPTED if facts["stop_reason"] == "interrupted" else OK
+    settings = {"bounds": bounds_of(options), "integers": table.whole if options.round else None}
+    result, facts = fit(options, names, data, observed, **settings, **checkpoint_options(options))
+    filled, facts["interval"] = write_completion(options, outputs, table, observed, result)
+    if truth is not None:
+        facts["nmae"] = float(nmae(filled, truth, observed))
+    return _finish(options, table, (m, n), int(observed.sum()), facts)
 
 
-# --- before the work ---
-
-
-def _check_choice(options: argparse.Namespace) -> None:
+def _check_auto(options: argparse.Namespace) -> None:
     if options.auto and options.regularizers not in (None, "auto"):
         raise UsageError("--auto chooses --regularizers by itself")
-    if options.auto and options.checkpoint is not None:
-        raise UsageError("--checkpoint: several fits cannot share one, as --auto would have to")
-    if options.auto and options.time_limit is not None:
-        raise UsageError("--time-limit: several fits cannot share one, as --auto would have to")
+    for name in ("checkpoint", "time_limit"):
+        if options.auto and (option := first_given(options, [name])):
+            raise UsageError(f"{option}: several fits cannot share one, as --auto would have to")
 
 
-def _check_interval(options: argparse.Namespace, values: Values, observed: Any) -> None:
-    """Raise a UsageError if there cannot be intervals of that level: better now than after the fit."""
-    from airnp.data.holdout import have_holes
+def _check_interval(options: argparse.Namespace, values: Values, observed: Bools) -> None:
+    """Raise a ValueError if there cannot be intervals of that level, which should be known before the fit."""
     from airnp.results.intervals import check_level
-    from airnp.training.stopping import resolve_stop
 
     # Nothing is uncertain without gaps; how many entries lie under copies of holes differs from fit to fit.
     if options.interval is None or observed.all() or (options.auto and have_holes(observed)):
         return
     rule = resolve_stop("auto", regularized=options.regularizers not in (None, "auto"))
-    names = {"level": "--interval", "Y": str(options.table), "mask": str(options.mask or options.table)}
-    explained(lambda: check_level(options.interval, values, observed, rule, options.seed or 0), names)
+    check_level(options.interval, values, observed, rule, options.seed or 0)
 
 
-def _observed(options: argparse.Namespace, table: Table) -> Any:
-    """Return what counts as observed; there must be something to do."""
+def _observed(options: argparse.Namespace, table: Table) -> Bools:
+    """Return which entries are observed; raise a UsageError if there is nothing to fill or to fit."""
     observed = table.observed
     if options.mask is not None:
-        marks = _beside(options.mask, table)
+        marks = _read_beside(options.mask, table)
         if not ((marks == 0) | (marks == 1)).all():
             raise UsageError(f"{options.mask}: expected 1 (observed) and 0 (missing) and nothing else")
         observed = observed & (marks == 1)
@@ -206,10 +196,15 @@ def _observed(options: argparse.Namespace, table: Table) -> Any:
     return observed
 
 
-def _beside(path: Path, table: Table) -> Values:
-    """Return the values of another table of the same shape."""
-    from airnp import tables
+def _truth(path: Path, table: Table, observed: Bools) -> Values:
+    truth = _read_beside(path, table)
+    if not np.isfinite(truth[~observed]).all():
+        raise UsageError(f"{path}: expected numbers wherever the table has gaps")
+    return truth
 
+
+def _read_beside(path: Path, table: Table) -> Values:
+    """Return the values of another table, which must have the same shape."""
     values = tables.read(path).values
     if values.shape != table.values.shape:
         expected, found = ("{} rows and {} columns".format(*array.shape) for array in (table.values, values))
@@ -217,88 +212,11 @@ def _beside(path: Path, table: Table) -> Values:
     return values
 
 
-def _truth(path: Path, table: Table, observed: Any) -> Values:
-    import numpy as np
-
-    truth = _beside(path, table)
-    if not np.isfinite(truth[~observed]).all():
-        raise UsageError(f"{path}: expected numbers wherever the table has gaps")
-    return truth
+# --- the sparse form ---
 
 
-# --- the work ---
-
-
-def _chosen(
-    values: Values, observed: Any, names: Mapping[str, str], **settings: Any
-) -> tuple[FitResult, dict[str, Any]]:
-    """Complete with settings that held-out numbers choose; return the result and the facts about it."""
-    import airnp
-
-    del settings["regularizers"]
-    started = time.perf_counter()
-    found = explained(lambda: airnp.complete(values, observed, **settings), names)
-    result = found.result.to_numpy()
-    chosen = {name: value for name, value in found.choice.items() if name not in {*settings, "seed"}}
-    return result, {
-        "iterations": result.n_iter,
-        "stop_reason": result.stop_reason,
-        "seconds": round(time.perf_counter() - started, 3),
-        "seed": result.seed,
-        "expected_nmae": found.expected_nmae,
-        "standard_error": found.standard_error,
-        "choice": ", ".join(f"{name}={value!r}" for name, value in chosen.items()) or "the defaults",
-    }
-
-
-# --- after it ---
-
-
-def _error(filled: Values, truth: Values, observed: Any) -> float:
-    from airnp.metrics import nmae
-
-    return float(nmae(filled, truth, observed))
-
-
-def _text(options: argparse.Namespace, table: Table, facts: dict[str, Any]) -> str:
-    lines = [
-        table_line(options.table, table, facts),
-        f"{facts['iterations']} iterations in {facts['seconds']:.1f} s: {facts['stop_reason']}",
-    ]
-    if facts.get("expected_nmae") is not None:
-        expected = f"{facts['expected_nmae']:.4f} ± {facts['standard_error']:.4f}"
-        lines.append(f"expected NMAE of the gaps {expected}, with {facts['choice']}")
-    if facts["nmae"] is not None:
-        lines.append(f"NMAE of the gaps {facts['nmae']:.4f}")
-    return "\n".join(lines + written_lines(facts))
-
-
-COMMAND = Command("fill the gaps of a table", _arguments, _run, EXAMPLES, DESCRIPTION)
-
-
-_WRITTEN_AT_MOST = 2**28
-"""Entries of a matrix that is still written whole; more of them are not formed."""
-
-_DENSE_ONLY = (
-    *("mask", "truth", "auto", "interval", "checkpoint"),
-    *("header", "index_col", "delimiter", "missing", "array"),
-)
-
-
-def add_form_argument(parser: argparse.ArgumentParser) -> None:
-    """Add ``--form``."""
-    parser.add_argument(
-        "--form",
-        choices=("auto", "dense", "sparse"),
-        help="sparse: never make a sparse matrix dense, work on thin factors of --rank N; auto: if the dense "
-        "form would not fit into memory (auto)",
-    )
-
-
-def wanted(options: argparse.Namespace) -> Any | None:
-    """Return the sparse matrix that is to be fitted as such; None where the dense form is meant."""
-    from airnp import tables
-
+def _sparse_matrix(options: argparse.Namespace) -> Any | None:
+    """Return the sparse matrix to fit as such; None where the dense form is meant."""
     if options.form == "dense":
         return None
     matrix = tables.read_sparse(options.table)
@@ -309,227 +227,130 @@ def wanted(options: argparse.Namespace) -> Any | None:
                 "files of scipy.sparse.save_npz"
             )
         return None
-    from airnp.sparse_choice import wants_sparse
-
     sizes = (options.depth or 3, options.rank, options.dtype)
     return matrix if wants_sparse(options.form or "auto", matrix, *sizes) else None
 
 
-def run_sparse(options: argparse.Namespace, matrix: Any) -> int:
-    """Complete a sparse matrix, and write it whole if it is not too large for that."""
-    import numpy as np
+def _run_sparse(options: argparse.Namespace, matrix: Any) -> int:
+    from scipy.sparse import coo_array
 
-    import airnp
-
-    refused = given(options, _DENSE_ONLY)
+    refused = first_given(options, _DENSE_ONLY)
     if refused is not None:
         raise UsageError(f"{refused}: not with the sparse form; --form dense has it")
-    files = checked_files(options, needs_output=False)
+    outputs = Outputs.of(options, needs_output=False)
     m, n = matrix.shape
-    if files.output is not None and m * n > _WRITTEN_AT_MOST:
+    if outputs.output is not None and m * n > _LARGEST_WRITTEN:
         raise UsageError(
-            f"{files.output}: a matrix of {m}x{n} is not written whole; --result FILE.npz saves its factors, "
-            "whose predict(rows, columns) gives any entry in Python"
+            f"{outputs.output}: a matrix of {m}x{n} is not written whole; --result FILE.npz saves its "
+            "factors, whose predict(rows, columns) gives any entry in Python"
         )
-    matrix = _summed(matrix)
-    check_within(
+    matrix = coo_array(matrix)
+    matrix.sum_duplicates()  # entries stored twice are added, as SciPy does
+    check_within_bounds(
         options,
         options.table,
         matrix.data.astype(np.float64),
         lambda k: f"row {matrix.row[k] + 1}, column {matrix.col[k] + 1}",
     )
-    settings = {
-        **fit_options(options),
-        "bounds": bounds_of(options),
-        "integers": _whole_columns(matrix) if options.round else None,
-        "progress": shows_progress(options),
-        "form": "sparse",
-    }
     names = {"Y": str(options.table), "xp": "--device"}
-    result, facts = timed(
-        options.time_limit, lambda clock: _fitted(airnp.fit(matrix, callback=clock, **settings)), names
-    )
-    _write(options, files, matrix, result)
-    facts = {
-        "command": "complete",
-        "input": str(options.table),
-        **file_facts(options),
-        "interval": None,
-        "form": "sparse",
-        "rows": m,
-        "columns": n,
-        "missing": m * n - matrix.nnz,
-        "header": False,
-        "index": None,
-        **facts,
-        "nmae": None,
-    }
-    lines = [
-        f"{options.table}: {m} rows, {n} columns, {facts['missing'] / (m * n):.1%} missing",
-        f"{facts['iterations']} iterations in {facts['seconds']:.1f} s: {facts['stop_reason']}",
-        *written_lines(facts),
-    ]
-    report(options, facts, "\n".join(lines))
-    return INTERRUPTED if facts["stop_reason"] == "interrupted" else OK
-
-
-def _fitted(result: Any) -> SparseFitResult:
-    """Return what ``airnp.fit`` gives for this form."""
-    found: SparseFitResult = result
-    return found
-
-
-def _summed(matrix: Any) -> Any:
-    """Return the entries as coordinates; those stored twice are added, as SciPy does."""
-    from scipy.sparse import coo_array
-
-    found = coo_array(matrix)
-    found.sum_duplicates()
-    return found
-
-
-def _whole_columns(matrix: Any) -> Any:
-    """Return for each column whether it has entries and all of them are whole numbers, (n,)."""
-    import numpy as np
-
-    from airnp.data.bounds import ALL_WHOLE
-
-    n = matrix.shape[1]
-    broken = ALL_WHOLE.fractional(matrix.data.astype(np.float64))
-    return (np.bincount(matrix.col, minlength=n) > 0) & (np.bincount(matrix.col[broken], minlength=n) == 0)
-
-
-def _write(options: argparse.Namespace, files: Files, matrix: Any, result: SparseFitResult) -> None:
-    from airnp import tables
-
-    if files.output is not None:
+    whole = _whole_columns(matrix) if options.round else None
+    result, facts = fit_sparse(options, names, matrix, bounds=bounds_of(options), integers=whole)
+    if outputs.output is not None:
         filled = result.X
         if not options.fitted:
             filled[matrix.row, matrix.col] = matrix.data
-        table = tables.Table(filled)
-        write_whole(files.output, lambda file: tables.write(file, files.kind, table))
-    if files.result is not None:
-        save(result, files.result)
+        outputs.write(Table(filled))
+    save_result(result, outputs.result)
+    return _finish(options, None, (m, n), matrix.nnz, facts)
 
 
-_IN_THE_FILE = (
-    *("mask", "truth", "bounds", "round", "auto", "form"),
-    *("header", "index_col", "delimiter", "missing", "array"),
-    *("seed", "regularizers", "rank", "depth", "dtype"),
-)
-"""Options that say what is fitted and how, which a run cannot change on its way."""
+def _whole_columns(matrix: Any) -> Bools:
+    """Return for each column whether it has entries and all of them are whole numbers, (n,)."""
+    broken = ALL_WHOLE.fractional(matrix.data.astype(np.float64))
+    whole = np.isin(np.arange(matrix.shape[1]), matrix.col)
+    whole[matrix.col[broken]] = False
+    return whole
 
 
-def add_run_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what decides about runs that are saved and go on."""
-    group = parser.add_argument_group("long runs")
-    group.add_argument(
-        "--checkpoint", type=Path, metavar="FILE.npz", help="save the run now and then, for --resume"
-    )
-    group.add_argument(
-        "--checkpoint-every", type=positive_number, metavar="SECONDS", help="how often to save it (30)"
-    )
-    group.add_argument(
-        "--resume",
-        type=Path,
-        metavar="FILE.npz",
-        help="go on with a run from its checkpoint, which is kept up to date; --max-iter may give it more "
-        "iterations",
-    )
+# --- resumed runs ---
 
 
-def check_run_options(options: argparse.Namespace) -> None:
-    """Raise a UsageError for what makes no sense without ``--resume``."""
-    if options.checkpoint_every is not None and options.checkpoint is None:
-        raise UsageError("--checkpoint-every goes with --checkpoint or --resume")
-
-
-def checkpoint_options(options: argparse.Namespace) -> dict[str, Any]:
-    """Return what is said about checkpoints as options of :func:`airnp.fit`."""
-    found = {"checkpoint": options.checkpoint, "checkpoint_every": options.checkpoint_every}
-    return {name: value for name, value in found.items() if value is not None}
-
-
-def run_resumed(options: argparse.Namespace) -> int:
-    """Go on with a run and write what comes of it."""
-    name = "a table" if options.table is not None else given(options, _IN_THE_FILE)
+def _run_resumed(options: argparse.Namespace) -> int:
+    name = "a table" if options.table is not None else first_given(options, _FIXED_BY_A_RUN)
     if name is not None:
         raise UsageError(f"{name} cannot be given with --resume: {options.resume} says what the run fits")
-    files = checked_files(options)
-    table = _table(options, _loaded(options.resume))
-    rehearse(files, table)
-    result, facts = _resumed(options)
-    _, files_facts = written(options, files, table, table.observed, result)
-    facts = {
-        "command": "complete",
-        "input": str(options.resume),
-        **files_facts,
-        "checkpoint": str(options.checkpoint or options.resume),
-        **table_facts(table, table.observed),
-        **facts,
-        "nmae": None,
-    }
-    lines = [
-        table_line(options.resume, table, facts),
-        f"{facts['iterations']} iterations in all, after {facts['seconds']:.1f} s more: "
-        f"{facts['stop_reason']}",
-        *written_lines(facts),
-    ]
-    report(options, facts, "\n".join(lines))
-    return INTERRUPTED if facts["stop_reason"] == "interrupted" else OK
+    outputs = Outputs.of(options)
+    table = _table_of_run(options.resume, load_result(options.resume))
+    outputs.rehearse(table)
+    # A run that had a time limit needs one again, if only an infinite one.
+    clock = TimeLimit(math.inf if options.time_limit is None else options.time_limit)
+    result, facts = resume_run(options, clock, **device_options(options))
+    _, facts["interval"] = write_completion(options, outputs, table, table.observed, result)
+    return _finish(options, table, table.values.shape, int(table.observed.sum()), facts)
 
 
-def _loaded(path: Path) -> FitResult:
-    import airnp
-
-    try:
-        return airnp.load(path)
-    except ValueError as error:
-        raise UsageError(str(error)) from error
-
-
-def _table(options: argparse.Namespace, result: FitResult) -> Table:
-    """Return the table of a run: its labels, and NaN where it has gaps."""
-    import numpy as np
-
+def _table_of_run(path: Path, result: FitResult) -> Table:
+    """Return the table that a run fits: its labels, and NaN where it has gaps."""
     matrix = getattr(result, "matrix", None)
     if matrix is None:
-        raise UsageError(f"{options.resume}: holds a sparse fit; Python's airnp.resume goes on with its run")
+        raise UsageError(f"{path}: holds a sparse fit; Python's airnp.resume goes on with its run")
     if matrix.ndim != 2:
-        raise UsageError(f"{options.resume}: is a stack of matrices; Python's airnp.resume goes on with it")
+        raise UsageError(f"{path}: is a stack of matrices; Python's airnp.resume goes on with it")
     if result.mask is None or result.observed is None:
-        raise UsageError(f"{options.resume}: the run had an operator; Python's airnp.resume goes on with it")
+        raise UsageError(f"{path}: the run had an operator; Python's airnp.resume goes on with it")
     values = np.where(result.mask, result.observed, np.nan).astype(matrix.dtype)
-    return labelled_table(values, result.labels, False if result.bounds is None else result.bounds.whole)
+    return table_with_labels(values, result.labels, False if result.bounds is None else result.bounds.whole)
 
 
-def _resumed(options: argparse.Namespace) -> tuple[FitResult, dict[str, Any]]:
-    limit = math.inf if options.time_limit is None else options.time_limit
-    return gone_on(options, limit, lambda result: result.to_numpy(), **place_of(options))
+# --- the report ---
 
 
-def gone_on(
+def _finish(
     options: argparse.Namespace,
-    limit: float | None,
-    prepared: Callable[[Any], Fitted] = lambda result: result,
-    **where: Any,
-) -> tuple[Fitted, dict[str, Any]]:
-    """Go on with the run in a file; return what ``prepared`` makes of its result, and how it went."""
-    import airnp
-
-    settings: dict[str, Any] = {
-        "max_iter": options.max_iter,
-        "threads": options.threads,
-        "checkpoint": options.checkpoint or True,
-        "checkpoint_every": options.checkpoint_every,
-        "progress": shows_progress(options),
-        **where,
+    table: Table | None,
+    shape: tuple[int, ...],
+    n_observed: int,
+    facts: dict[str, Any],
+) -> int:
+    """Report a completed matrix, whose table is None in the sparse form; return the exit code."""
+    m, n = shape
+    files = {"output": options.output, "result": options.result}
+    files["checkpoint"] = options.checkpoint or options.resume
+    facts = {
+        "command": "complete",
+        "input": str(options.resume or options.table),
+        **{name: None if path is None else str(path) for name, path in files.items()},
+        "interval": None,
+        "form": "sparse" if table is None else "dense",
+        "rows": m,
+        "columns": n,
+        "missing": m * n - n_observed,
+        "header": table is not None and table.columns is not None,
+        "index": None if table is None or table.rows is None else table.corner,
+        "nmae": None,
+        **facts,
     }
-    path = str(options.resume)
-    ours = {"operator": path, "regularizers": path, "stop": path, "optimizer": path, "xp": "--device"}
-    try:
-        return timed(limit, lambda clock: prepared(airnp.resume(path, callback=clock, **settings)), ours)
-    except ValueError as error:
-        if not str(error).startswith(f"{path}: "):
-            raise
-        raise UsageError(str(error)) from error
+    labels = "" if table is None else f" ({describe_labels(table)})"
+    lines = [
+        f"{facts['input']}: {m} rows, {n} columns{labels}, {facts['missing'] / (m * n):.1%} missing",
+        describe_run(options, facts),
+    ]
+    if facts.get("expected_nmae") is not None:
+        expected = f"{facts['expected_nmae']:.4f} ± {facts['standard_error']:.4f}"
+        lines.append(f"expected NMAE of the gaps {expected}, with {facts['choice']}")
+    if facts["nmae"] is not None:
+        lines.append(f"NMAE of the gaps {facts['nmae']:.4f}")
+    interval = facts["interval"]
+    if interval is not None:
+        lines.append(
+            f"intervals for {interval['level']:.4g} of the gaps, half of them at most "
+            f"{interval['median_width']:.4g} wide"
+        )
+    so_far = " the result so far to" if facts["stop_reason"] == "interrupted" else ""
+    ends = [] if interval is None else [interval["lower"], interval["upper"]]
+    written = dict.fromkeys([facts["output"], *ends, facts["result"]])
+    lines += [f"wrote{so_far} {path}" for path in written if path is not None]
+    return finish(options, facts, "\n".join(lines))
+
+
+COMMAND = Command("fill the gaps of a table", _arguments, _run, EXAMPLES, DESCRIPTION)

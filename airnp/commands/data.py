@@ -1,16 +1,14 @@
-"""``airnp data``: list what there is, fetch it, say where it is kept."""
+"""``airnp data``: list the data sets of the paper, fetch them, print where they are kept."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from airnp.commands.base import FAILED, OK, Command
-
-if TYPE_CHECKING:
-    from airnp.datasets.catalogue import Entry
+from airnp.datasets import download
+from airnp.datasets.catalogue import ENTRIES, FILES, Entry
 
 EXAMPLES = """\
   airnp data list
@@ -32,8 +30,6 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _list(options: argparse.Namespace) -> int:
-    from airnp.datasets.catalogue import ENTRIES
-
     rows = [("name", "shape", "content", "where")]
     rows += [
         (entry.name, "×".join(map(str, entry.shape)), entry.what, _where(entry)) for entry in ENTRIES.values()
@@ -45,57 +41,43 @@ def _list(options: argparse.Namespace) -> int:
 
 
 def _where(entry: Entry) -> str:
-    from airnp.datasets import download as files
-    from airnp.datasets.catalogue import FILES
-
-    places = {files.where(FILES[name]) for name in entry.files}
+    places = {download.where(FILES[name]) for name in entry.files}
     if len(places) == 1:
         return places.pop()
     return next((place for place in ("wrong file", "not here") if place in places), "AIRNP_DATA and cache")
 
 
 def _fetch(options: argparse.Namespace) -> int:
-    from airnp.datasets import download as files
-    from airnp.datasets.catalogue import ENTRIES, FILES
-
     wanted = [ENTRIES[name] for name in dict.fromkeys(options.names or ENTRIES)]
     total = sum(len(entry.files) for entry in wanted)
     done, failed = 0, 0
-    advice: dict[str, None] = {}  # each once, in order
+    advice: dict[str, None] = {}  # an ordered set
     for entry in wanted:
         for name in entry.files:
             done += 1
             try:
-                path = files.locate(FILES[name], progress=sys.stderr.isatty())
-            except files.DataFileError as error:
+                path = download.locate(FILES[name], progress=sys.stderr.isatty())
+            except download.DataFileError as error:
                 failed += 1
                 advice[error.advice] = None
                 print(f"airnp data fetch: {error.problem}", file=sys.stderr)
             else:
                 print(f"[{done}/{total}] {entry.name}: {path}")
     if failed:
-        print(
-            f"airnp data fetch: {failed} of {total} files could not be had",
-            *advice,
-            sep="\n",
-            file=sys.stderr,
-        )
+        summary = f"airnp data fetch: {failed} of {total} files could not be had"
+        print(summary, *advice, sep="\n", file=sys.stderr)
     return FAILED if failed else OK
 
 
 def _path(options: argparse.Namespace) -> int:
-    from airnp.datasets import download as files
-
-    print(files.cache_folder())
-    given = files.given_folder()
+    print(download.cache_folder())
+    given = download.given_folder()
     if given is not None:
         print(f"AIRNP_DATA names {given}, where airnp looks first", file=sys.stderr)
     return OK
 
 
 def _name(text: str) -> str:
-    from airnp.datasets.catalogue import ENTRIES
-
     if text not in ENTRIES:
         raise argparse.ArgumentTypeError(f"there is no {text!r}; there are {', '.join(ENTRIES)}")
     return text

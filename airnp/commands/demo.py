@@ -1,4 +1,4 @@
-"""``airnp demo``: complete a picture and show how it went."""
+"""``airnp demo``: complete a generated picture, and draw and measure the result."""
 
 from __future__ import annotations
 
@@ -17,13 +17,11 @@ from numpy.typing import NDArray
 import airnp
 from airnp import masks, metrics
 from airnp.commands.base import (
-    INTERRUPTED,
-    OK,
     Command,
     UsageError,
-    add_talk_arguments,
-    report,
-    share,
+    add_message_arguments,
+    finish,
+    fraction,
     shows_progress,
     whole_number,
 )
@@ -31,6 +29,8 @@ from airnp.commands.base import (
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+Picture = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 
 EXAMPLES = """\
   airnp demo
@@ -46,13 +46,13 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--mask",
-        choices=["random", "patch", "text", "scratches"],
+        choices=("random", "patch", "text", "scratches"),
         default="random",
         help="shape of the holes (%(default)s)",
     )
     parser.add_argument(
         "--missing",
-        type=share,
+        type=fraction,
         metavar="SHARE",
         help="share of the entries to hide, between 0 and 1, for --mask random (0.3)",
     )
@@ -63,51 +63,107 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         "--iterations", type=whole_number(1), default=10_000, help="iterations at most (%(default)s)"
     )
     parser.add_argument("--force", action="store_true", help="overwrite the files of an earlier run")
-    add_talk_arguments(parser)
+    add_message_arguments(parser)
+
+
+@dataclass(frozen=True)
+class Score:
+    """The error of one method on the missing entries."""
+
+    method: str
+    nmae: float
+    psnr: float
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the demonstration did and where it wrote its files."""
+
+    size: int
+    mask: str
+    missing: float  # the share that is really missing, not the one asked for
+    seed: int
+    n_iter: int
+    stop_reason: str
+    seconds: float
+    scores: tuple[Score, ...]  # airnp.fit first
+    figure: Path
+    report: Path
+    command: str  # does the same again
 
 
 def _run(options: argparse.Namespace) -> int:
+    # Everything that can go wrong for reasons outside of the computation goes wrong before it.
     if options.missing is not None and options.mask != "random":
         raise UsageError(f"--missing goes with --mask random; --mask {options.mask} has its own share")
+    try:
+        import PIL.Image  # noqa: F401
+    except ImportError as error:
+        raise ImportError('the demo draws with Pillow: pip install "airnp[images]"') from error
+    folder = Path(options.output)
+    figure, report = folder / "before_after.png", folder / "report.md"
+    for path in (figure, report):
+        if path.exists() and not options.force:
+            raise UsageError(f"{path} is there already; --force overwrites")
+    folder.mkdir(parents=True, exist_ok=True)
 
-    outcome = run_demo(
-        options.output,
+    truth = scene(options.size)
+    missing = options.missing or 0.3
+    observed = _holes(options.mask, truth.shape, missing, options.seed)
+    # The fit cannot see the hidden values; `truth` serves only to measure the error.
+    Y = np.where(observed, truth, np.nan)
+    settings = {"seed": options.seed, "max_iter": options.iterations, "progress": shows_progress(options)}
+    started = time.perf_counter()
+    result = airnp.fit(Y.astype(np.float32), observed, **settings)
+    seconds = time.perf_counter() - started
+
+    completed = np.asarray(result.completed(), dtype=np.float64)
+    answers = {
+        "airnp.fit": completed,
+        "row and column interpolation": fill_from_neighbours(Y, observed),
+        "mean of the observed entries": fill_with_mean(Y, observed),
+    }
+    holes = f"--mask {options.mask}" + (f" --missing {missing:g}" if options.mask == "random" else "")
+    outcome = Outcome(
         size=options.size,
         mask=options.mask,
-        missing=0.3 if options.missing is None else options.missing,
+        missing=1 - float(observed.mean()),
         seed=options.seed,
-        iterations=options.iterations,
-        force=options.force,
-        progress=shows_progress(options),
+        n_iter=result.n_iter,
+        stop_reason=result.stop_reason,
+        seconds=seconds,
+        scores=tuple(_score(name, answer, truth, observed) for name, answer in answers.items()),
+        figure=figure,
+        report=report,
+        command=f"airnp demo --size {options.size} {holes} --seed {options.seed} "
+        f"--iterations {options.iterations}",
     )
-    report(options, dataclasses.asdict(outcome), _text(outcome))
-    return INTERRUPTED if outcome.stop_reason == "interrupted" else OK
+    _figure(truth, observed, completed, outcome).save(figure, optimize=True)
+    report.write_text(_report(outcome), encoding="utf-8")
+    return finish(options, dataclasses.asdict(outcome), _text(outcome))
 
 
-def _text(outcome: Outcome) -> str:
-    width = max(len(score.method) for score in outcome.scores)
-    lines = [
-        f"{outcome.size}×{outcome.size} picture, {outcome.missing:.1%} missing ({outcome.mask} mask)",
-        f"{outcome.n_iter} iterations in {outcome.seconds:.1f} s\n",
-        f"{'on the missing entries':<{width}}    NMAE      PSNR",
-        *(f"{score.method:<{width}}  {score.nmae:.4f}  {score.psnr:5.2f} dB" for score in outcome.scores),
-        f"\nwrote {outcome.figure}\nwrote {outcome.report}",
-    ]
-    return "\n".join(lines)
+def _holes(kind: str, shape: tuple[int, ...], missing: float, seed: int) -> Mask:
+    if kind == "random":
+        return masks.random(shape, missing, seed=seed)
+    if kind == "patch":
+        return masks.patch(shape)
+    if kind == "text":
+        return masks.text(shape, "airnp completes matrices")
+    return masks.scratches(shape, seed=seed)
 
 
-COMMAND = Command("complete a picture with holes and write before_after.png", _arguments, _run, EXAMPLES)
-
-
-MASKS = ("random", "patch", "text", "scratches")
-
-Picture = NDArray[np.float64]
-Mask = NDArray[np.bool_]
-
-_TAU = 2 * math.pi
+def _score(method: str, answer: Picture, truth: Picture, observed: Mask) -> Score:
+    return Score(
+        method,
+        nmae=float(metrics.nmae(answer, truth, observed)),
+        psnr=float(metrics.psnr(answer, truth, observed, data_range=1.0)),
+    )
 
 
 # --- the picture ---
+
+_TAU = 2 * math.pi
 
 
 def scene(size: int = 128) -> Picture:
@@ -175,7 +231,7 @@ def _with_ball(
     return np.where(dx**2 + dy**2 < 1, ball, picture)
 
 
-# --- what to compare with ---
+# --- simple methods to compare with ---
 
 
 def fill_with_mean(Y: Picture, mask: Mask) -> Picture:
@@ -200,144 +256,7 @@ def fill_from_neighbours(Y: Picture, mask: Mask) -> Picture:
     return (along_rows(Y, mask) + along_rows(Y.T, mask.T).T) / 2
 
 
-# --- the run ---
-
-
-@dataclass(frozen=True)
-class Score:
-    """One row of the comparison: how well the missing entries were found."""
-
-    method: str
-    nmae: float
-    psnr: float
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a demonstration did and where it wrote its answer."""
-
-    size: int
-    mask: str
-    missing: float  # the share that is really missing, not the one asked for
-    seed: int
-    n_iter: int
-    stop_reason: str
-    seconds: float
-    scores: tuple[Score, ...]  # airnp.fit first
-    figure: Path
-    report: Path
-    command: str  # does the same again
-
-
-def run_demo(
-    output: str | Path = "airnp-demo",
-    *,
-    size: int = 128,
-    mask: str = "random",
-    missing: float = 0.3,
-    seed: int = 0,
-    iterations: int = 10_000,
-    force: bool = False,
-    progress: bool = False,
-) -> Outcome:
-    """Run the demonstration and write ``before_after.png`` and ``report.md``.
-
-    Parameters
-    ----------
-    output : str or Path, default "airnp-demo"
-        Folder for the two files; made if it does not exist.
-    size : int, default 128
-        Height and width of the picture.
-    mask : {"random", "patch", "text", "scratches"}, default "random"
-        Shape of the holes.
-    missing : float, default 0.3
-        Share of the entries to hide, for ``mask="random"``; the other masks have their own.
-    seed : int, default 0
-        Decides the mask and the start of the fit.
-    iterations : int, default 10000
-        Iterations of the fit at most.
-    force : bool, default False
-        Overwrite files of an earlier run.
-    progress : bool, default False
-        Show a progress bar on standard error.
-
-    Returns
-    -------
-    Outcome
-        Scores, time and the paths of the two files.
-
-    Raises
-    ------
-    FileExistsError
-        If one of the two files exists and `force` is False; nothing is computed then.
-    ImportError
-        If Pillow is not installed.
-    ValueError
-        If `mask` is unknown.
-    """
-    # Everything that can go wrong for reasons outside the computation goes wrong before it.
-    _require_pillow()
-    folder = Path(output)
-    figure, report = folder / "before_after.png", folder / "report.md"
-    for path in (figure, report):
-        if path.exists() and not force:
-            raise FileExistsError(f"{path} is there already; --force overwrites")
-    truth = scene(size)
-    observed = _holes(mask, truth.shape, missing, seed)
-    folder.mkdir(parents=True, exist_ok=True)
-
-    # The hidden values are really gone: `truth` is there to measure with, never to decide anything.
-    Y = np.where(observed, truth, np.nan)
-    started = time.perf_counter()
-    result = airnp.fit(Y.astype(np.float32), observed, seed=seed, max_iter=iterations, progress=progress)
-    seconds = time.perf_counter() - started
-
-    completed = np.asarray(result.completed(), dtype=np.float64)
-    answers = {
-        "airnp.fit": completed,
-        "row and column interpolation": fill_from_neighbours(Y, observed),
-        "mean of the observed entries": fill_with_mean(Y, observed),
-    }
-    share = f" --missing {missing:g}" if mask == "random" else ""
-    outcome = Outcome(
-        size=size,
-        mask=mask,
-        missing=1 - float(observed.mean()),
-        seed=seed,
-        n_iter=result.n_iter,
-        stop_reason=result.stop_reason,
-        seconds=seconds,
-        scores=tuple(_score(name, answer, truth, observed) for name, answer in answers.items()),
-        figure=figure,
-        report=report,
-        command=f"airnp demo --size {size} --mask {mask}{share} --seed {seed} --iterations {iterations}",
-    )
-    _figure(truth, observed, completed, outcome).save(figure, optimize=True)
-    report.write_text(_report(outcome), encoding="utf-8")
-    return outcome
-
-
-def _holes(kind: str, shape: tuple[int, ...], missing: float, seed: int) -> Mask:
-    if kind == "random":
-        return masks.random(shape, missing, seed=seed)
-    if kind == "patch":
-        return masks.patch(shape)
-    if kind == "text":
-        return masks.text(shape, "airnp completes matrices")
-    if kind == "scratches":
-        return masks.scratches(shape, seed=seed)
-    raise ValueError(f"unknown mask {kind!r}; valid names are {', '.join(map(repr, MASKS))}")
-
-
-def _score(method: str, answer: Picture, truth: Picture, observed: Mask) -> Score:
-    return Score(
-        method,
-        nmae=float(metrics.nmae(answer, truth, observed)),
-        psnr=float(metrics.psnr(answer, truth, observed, data_range=1.0)),
-    )
-
-
-# --- what is written ---
+# --- the figure and the report ---
 
 _PAPER, _INK, _PALE = (250, 249, 246), (38, 38, 44), (120, 120, 128)
 _HOLE = (226, 88, 62)
@@ -422,8 +341,16 @@ The same again: `{outcome.command}`
 """
 
 
-def _require_pillow() -> None:
-    try:
-        import PIL.Image  # noqa: F401
-    except ImportError as error:
-        raise ImportError('the demo draws with Pillow: pip install "airnp[images]"') from error
+def _text(outcome: Outcome) -> str:
+    width = max(len(score.method) for score in outcome.scores)
+    lines = [
+        f"{outcome.size}×{outcome.size} picture, {outcome.missing:.1%} missing ({outcome.mask} mask)",
+        f"{outcome.n_iter} iterations in {outcome.seconds:.1f} s\n",
+        f"{'on the missing entries':<{width}}    NMAE      PSNR",
+        *(f"{score.method:<{width}}  {score.nmae:.4f}  {score.psnr:5.2f} dB" for score in outcome.scores),
+        f"\nwrote {outcome.figure}\nwrote {outcome.report}",
+    ]
+    return "\n".join(lines)
+
+
+COMMAND = Command("complete a picture with holes and write before_after.png", _arguments, _run, EXAMPLES)

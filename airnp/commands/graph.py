@@ -12,24 +12,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from airnp.commands.base import (
-    INTERRUPTED,
     OK,
     Command,
     UsageError,
+    add_message_arguments,
     add_output_arguments,
-    add_talk_arguments,
-    check_output,
-    report,
-    shows_progress,
+    check_outputs,
+    finish,
     whole_number,
-    write_whole,
+    write_file,
 )
-from airnp.commands.options import add_fit_arguments, explained, fit_options, fit_within
-from airnp.commands.tables import add_reading_arguments, reading_of
+from airnp.commands.fits import add_fit_arguments, explain_errors, fit_dense, load_result
+from airnp.commands.tables import add_reading_arguments, read_table
+from airnp.tables import holds_result
 
 if TYPE_CHECKING:
     from airnp.results.graphs import Graph
-    from airnp.results.result import FitResult
 
 DESCRIPTION = """\
 Write which rows, or which columns, a fit has found to be alike: an undirected graph with positive weights.
@@ -64,17 +62,18 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_reading_arguments(parser)
     add_fit_arguments(parser)
-    add_talk_arguments(parser)
+    add_message_arguments(parser)
 
 
 def _run(options: argparse.Namespace) -> int:
     suffix = options.output.suffix.lower()
     if suffix not in _WRITERS:
         raise UsageError(f"{options.output}: expected a name that ends in one of {', '.join(_WRITERS)}")
-    check_output(options.output, options.force)
-    result, labels, facts = _saved(options) if _is_result(options.source) else _fitted(options)
+    check_outputs(options, {"--output": options.output})
+    is_saved = _is_result(options.source)
+    result, labels, facts = _load(options) if is_saved else _fit(options)
     graph = _graph(options, result)
-    write_whole(options.output, lambda file: _WRITERS[suffix](file, graph, labels))
+    write_file(options.output, lambda file: _WRITERS[suffix](file, graph, labels))
 
     facts = {
         "command": "graph",
@@ -87,59 +86,45 @@ def _run(options: argparse.Namespace) -> int:
     }
     so_far = " after an interrupted fit" if facts["stop_reason"] == "interrupted" else ""
     text = f"{graph.n_nodes} {options.axis}, {graph.n_edges} edges\nwrote {options.output}{so_far}"
-    report(options, facts, text)
-    return INTERRUPTED if so_far and not _is_result(options.source) else OK
+    code = finish(options, facts, text)
+    return OK if is_saved else code
 
 
 # --- where the graph comes from ---
 
 
 def _is_result(path: Path) -> bool:
-    """Whether a file is a result that airnp saved, by the names of its members."""
-    from airnp.tables import holds_result
-
+    """Return whether a file is a result that airnp saved."""
     return path.suffix.lower() == ".npz" and zipfile.is_zipfile(path) and holds_result(path)
 
 
-def _saved(options: argparse.Namespace) -> tuple[FitResult, Labels, dict[str, Any]]:
-    import airnp
-
-    try:
-        result = airnp.load(options.source)
-    except ValueError as error:
-        raise UsageError(str(error)) from error
-    # The result of a sparse fit has no labels, and is one matrix.
+def _load(options: argparse.Namespace) -> tuple[Any, Labels, dict[str, Any]]:
+    result = load_result(options.source)
+    # The result of a sparse fit has no labels.
     labels = getattr(result, "index" if options.axis == "rows" else "columns", None)
-    return (
-        result,
-        labels,
-        {"iterations": result.n_iter, "stop_reason": result.stop_reason, "seed": result.seed},
-    )
+    facts = {"iterations": result.n_iter, "stop_reason": result.stop_reason, "seed": result.seed}
+    return result, labels, facts
 
 
-def _fitted(options: argparse.Namespace) -> tuple[FitResult, Labels, dict[str, Any]]:
-    from airnp import tables
-
+def _fit(options: argparse.Namespace) -> tuple[Any, Labels, dict[str, Any]]:
     if options.regularizers in ("dmf", "tv"):
         raise UsageError(f"--regularizers {options.regularizers} learns no graph; auto and air do")
-    table = tables.read(options.source, reading_of(options))
-    settings = {**fit_options(options), "progress": shows_progress(options)}
+    table = read_table(options, options.source)
     names = {"Y": str(options.source), "mask": str(options.source)}
-    result, facts = fit_within(options.time_limit, table.values, table.observed, names, **settings)
+    result, facts = fit_dense(options, names, table.values, table.observed)
     return result, table.rows if options.axis == "rows" else table.columns, facts
 
 
-def _graph(options: argparse.Namespace, result: FitResult) -> Graph:
-    make = result.row_graph if options.axis == "rows" else result.column_graph
-    matrix = getattr(result, "matrix", None)
+def _graph(options: argparse.Namespace, result: Any) -> Graph:
+    matrix = getattr(result, "matrix", None)  # the result of a sparse fit has none
     if matrix is not None and matrix.ndim != 2:
         raise UsageError(
             f"{options.source}: is a stack of matrices, each with its own graph; Python's airnp.load helps"
         )
-    return explained(
-        lambda: make(k=options.neighbours),
-        {name: str(options.source) for name in ("row_graph", "column_graph")},
-    )
+    make = result.row_graph if options.axis == "rows" else result.column_graph
+    with explain_errors({name: str(options.source) for name in ("row_graph", "column_graph")}):
+        graph: Graph = make(k=options.neighbours)
+    return graph
 
 
 # --- formats ---

@@ -1,26 +1,20 @@
-"""``airnp info``: versions, BLAS, threads and devices."""
+"""``airnp info``: show versions, BLAS, threads and devices."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import platform
+from importlib.metadata import PackageNotFoundError, version
 
+import airnp
 from airnp.commands.base import OK, Command
+from airnp.engines.threads import available_threads
 
 PACKAGES = (
     *("numpy", "array-api-compat", "scipy", "numba", "threadpoolctl", "tqdm"),
-    *(
-        "pillow",
-        "scikit-image",
-        "scikit-learn",
-        "pandas",
-        "pyarrow",
-        "matplotlib",
-        "networkx",
-        "torch",
-        "jax",
-    ),
+    *("pillow", "scikit-image", "scikit-learn", "pandas", "pyarrow", "matplotlib", "networkx"),
+    *("torch", "jax"),
 )
 
 EXAMPLES = """\
@@ -44,9 +38,6 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _facts() -> dict[str, str]:
-    import airnp
-    from airnp.engines.threads import available_threads
-
     return {
         "airnp": airnp.__version__,
         "python": f"{platform.python_version()} ({platform.system()} {platform.machine()})",
@@ -58,8 +49,6 @@ def _facts() -> dict[str, str]:
 
 
 def _version(distribution: str) -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
     try:
         return version(distribution)
     except PackageNotFoundError:
@@ -67,8 +56,7 @@ def _version(distribution: str) -> str:
 
 
 def _blas() -> str:
-    """Say which BLAS libraries NumPy and SciPy have loaded."""
-    import numpy  # noqa: F401
+    """Return which BLAS libraries NumPy and SciPy have loaded."""
     import scipy.linalg  # noqa: F401
     from threadpoolctl import threadpool_info
 
@@ -81,7 +69,7 @@ def _blas() -> str:
 
 
 def _cupy() -> str:
-    """Say whether CuPy is there, with which devices, and if not, why."""
+    """Return the version of CuPy and its devices, or why there is none."""
     from airnp._devices import describe, first_line
 
     try:

@@ -9,20 +9,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from airnp.commands.base import (
-    INTERRUPTED,
-    OK,
     Command,
     UsageError,
+    add_message_arguments,
     add_output_arguments,
-    add_talk_arguments,
-    check_output,
-    report,
-    shows_progress,
+    check_outputs,
+    finish,
     whole_number,
-    write_whole,
+    write_file,
 )
-from airnp.commands.options import add_fit_arguments, explained, fit_options
+from airnp.commands.fits import add_fit_arguments, explain_errors, fit_options
 
 if TYPE_CHECKING:
     from airnp.images.files import Bools, Picture, Pixels
@@ -68,29 +67,28 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         help="how far a missing pixel may be from COLOUR in each channel, of 255 (0)",
     )
     add_fit_arguments(parser, time_limit=False)
-    add_talk_arguments(parser)
+    add_message_arguments(parser)
 
 
 def _run(options: argparse.Namespace) -> int:
     from airnp.images import files
 
     kind = files.kind_of(options.output)
-    check_output(options.output, options.force)
-    _check_marks(options)
+    check_outputs(options, {"--output": options.output})
+    _check_mask_options(options)
     picture = files.read(options.picture)
     observed = _observed(options, picture)
-    opaque = _opaque(options, picture, observed)
-    files.write(
-        io.BytesIO(), kind, opaque
-    )  # a rehearsal: what the format cannot hold is known before the work
-    settings = {**fit_options(options), "progress": shows_progress(options)}
+    opaque = _with_opaque_holes(options, picture, observed)
+    # A rehearsal: what the format cannot hold should be known before the work.
+    files.write(io.BytesIO(), kind, opaque)
+    settings = fit_options(options)
 
     started = time.perf_counter()
-    pixels, interrupted = _filled(options, picture.pixels, observed, settings)
-    unfilled = _still_missing(picture.pixels, pixels, observed) if interrupted else 0.0
+    pixels, interrupted = _fill(options, picture.pixels, observed, settings)
+    unfilled = _unchanged_share(picture.pixels, pixels, observed) if interrupted else 0.0
     if unfilled == 1:
         raise KeyboardInterrupt
-    write_whole(options.output, lambda file: files.write(file, kind, replace(opaque, pixels=pixels)))
+    write_file(options.output, lambda file: files.write(file, kind, replace(opaque, pixels=pixels)))
 
     facts = {
         "command": "inpaint",
@@ -105,14 +103,13 @@ def _run(options: argparse.Namespace) -> int:
         "seconds": round(time.perf_counter() - started, 3),
         "seed": settings["seed"],
     }
-    report(options, facts, _text(options, picture, facts, observed.size, unfilled))
-    return INTERRUPTED if interrupted else OK
+    return finish(options, facts, _text(options, picture, facts, observed.size, unfilled))
 
 
-# --- what is missing ---
+# --- missing pixels ---
 
 
-def _check_marks(options: argparse.Namespace) -> None:
+def _check_mask_options(options: argparse.Namespace) -> None:
     if options.mask_invert and options.mask is None:
         raise UsageError("--mask-invert goes with --mask")
     if options.tolerance is not None and options.missing in (None, "alpha"):
@@ -120,7 +117,7 @@ def _check_marks(options: argparse.Namespace) -> None:
 
 
 def _observed(options: argparse.Namespace, picture: Picture) -> Bools:
-    """Return which pixels are observed, (H, W); some must be, and some must not."""
+    """Return which pixels are observed, (H, W); raise a UsageError if all are or none is."""
     if options.mask is not None:
         observed, where = _by_mask(options, picture), f"black in {options.mask}"
         if options.mask_invert:
@@ -139,7 +136,7 @@ def _observed(options: argparse.Namespace, picture: Picture) -> Bools:
 
 
 def _by_mask(options: argparse.Namespace, picture: Picture) -> Bools:
-    """Return where a mask is nearer to white than to black, or the other way round."""
+    """Return where a mask is nearer to white than to black; the opposite with ``--mask-invert``."""
     from airnp.images import files
 
     mask = files.read(options.mask)
@@ -156,8 +153,6 @@ def _by_mask(options: argparse.Namespace, picture: Picture) -> Bools:
 
 def _by_colour(options: argparse.Namespace, picture: Picture) -> Bools:
     """Return where some channel is further from the colour than the tolerance."""
-    import numpy as np
-
     scale = picture.most // 255
     colour = np.array(_colour(options.missing)) * scale
     pixels = picture.pixels.astype(np.int32)
@@ -184,17 +179,15 @@ def _colour(text: str) -> tuple[int, ...]:
 # --- filling ---
 
 
-def _opaque(options: argparse.Namespace, picture: Picture, observed: Bools) -> Picture:
-    """Return the picture with the alpha that it will have: what was transparent is going to be seen."""
-    import numpy as np
-
+def _with_opaque_holes(options: argparse.Namespace, picture: Picture, observed: Bools) -> Picture:
+    """Return the picture with the alpha of the output, where filled pixels are opaque."""
     if options.missing != "alpha" or picture.alpha is None:
         return picture
     full = np.array(picture.most, dtype=picture.alpha.dtype)
     return replace(picture, alpha=np.where(observed, picture.alpha, full))
 
 
-def _filled(
+def _fill(
     options: argparse.Namespace, pixels: Pixels, observed: Bools, settings: dict[str, Any]
 ) -> tuple[Pixels, bool]:
     """Return the pixels with their holes filled, and whether Ctrl-C left some as they were."""
@@ -202,20 +195,18 @@ def _filled(
 
     answer = pixels.copy()
     axis = None if pixels.ndim == 2 else -1
-    names = {
-        "image": str(options.picture),
-        "mask": str(options.mask or options.picture),
-        "Y": str(options.picture),
-    }
+    picture = str(options.picture)
+    names = {"image": picture, "Y": picture, "mask": str(options.mask or picture)}
     try:
-        explained(lambda: inpaint(pixels, observed, channel_axis=axis, out=answer, **settings), names)
+        with explain_errors(names):
+            inpaint(pixels, observed, channel_axis=axis, out=answer, **settings)
     except KeyboardInterrupt:
         return answer, True
     return answer, False
 
 
-def _still_missing(before: Pixels, after: Pixels, observed: Bools) -> float:
-    """Return the share of missing values that are as they were."""
+def _unchanged_share(before: Pixels, after: Pixels, observed: Bools) -> float:
+    """Return the share of the missing values that are as they were."""
     return float((before[~observed] == after[~observed]).mean())
 
 

@@ -1,7 +1,4 @@
-"""The command line: ``airnp complete``, ``airnp inpaint``, ``airnp graph`` and others, ``airnp --help``.
-
-Here are the parser, the dispatch, and how errors are told; the commands are in :mod:`airnp.commands`.
-"""
+"""The command line ``airnp``: its parser, the choice of the command, and the messages for errors."""
 
 from __future__ import annotations
 
@@ -17,6 +14,7 @@ from typing import Any
 from airnp import __version__
 from airnp.commands import bench, complete, data, demo, graph, info, inpaint, ratings
 from airnp.commands.base import EXIT_CODES, FAILED, INTERRUPTED, MISTAKE, UsageError, WorkError
+from airnp.tables import TableError
 
 __all__ = ["COMMANDS", "main"]
 
@@ -77,35 +75,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
     -------
     int
         0 if all went well, 1 if the work failed, 2 for a user's mistake, 130 if interrupted. A wrong command
-        line, ``--help`` and ``--version`` leave through `SystemExit`, as argparse has it.
+        line, ``--help`` and ``--version`` raise `SystemExit`, as argparse does.
     """
     options = _parser().parse_args(arguments)
 
-    # After the parser, which --help leaves through.
+    # After the parser, so that --help does without it.
     from airnp.images.files import PictureError
-    from airnp.tables import TableError
 
     try:
         with _plain_warnings(options):
             code = COMMANDS[options.command].run(options)
-            sys.stdout.flush()  # here, where a reader that is gone can still be told from other errors
+            sys.stdout.flush()  # here, so that a closed pipe raises inside of this block
             return code
     except ModuleNotFoundError:
-        raise  # no one foresaw it: a bug, unlike the ImportError that names the extra to install
+        raise  # a bug; the commands raise a plain ImportError that names the extra to install
     except BrokenPipeError:
-        # Nobody reads on, as after `| head`. Python would complain again when it flushes at the end.
+        # The reader is gone, as after `| head`. Without this, Python would fail again in its last flush.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except (UsageError, TableError, PictureError, OSError, ImportError) as error:
-        return _told(options, str(error), MISTAKE)
+        return _print_error(options, str(error), MISTAKE)
     except WorkError as error:
-        return _told(options, str(error), FAILED)
+        return _print_error(options, str(error), FAILED)
     except KeyboardInterrupt:
-        return _told(options, "interrupted", INTERRUPTED)
+        return _print_error(options, "interrupted", INTERRUPTED)
 
 
-def _told(options: argparse.Namespace, message: str, code: int) -> int:
-    """Print an error, with its traceback if that is wanted, and return the exit code."""
+def _print_error(options: argparse.Namespace, message: str, code: int) -> int:
+    """Print an error, after its traceback if that is wanted, and return the exit code."""
     if options.traceback or os.environ.get("AIRNP_TRACEBACK", "0") not in ("", "0"):
         traceback.print_exc()
     print(f"airnp {options.command}: {message}", file=sys.stderr)
@@ -114,7 +111,7 @@ def _told(options: argparse.Namespace, message: str, code: int) -> int:
 
 @contextmanager
 def _plain_warnings(options: argparse.Namespace) -> Iterator[None]:
-    """Show warnings as lines of our own, without a place in the source; none when quiet."""
+    """Show each warning as one line, without its place in the source; none when quiet."""
 
     def show(message: Any, *where: Any, **more: Any) -> None:
         if not getattr(options, "quiet", False):

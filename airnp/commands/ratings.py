@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import io
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,33 +13,32 @@ import numpy as np
 import numpy.typing as npt
 
 from airnp.commands.base import (
-    INTERRUPTED,
-    OK,
     Command,
     UsageError,
-    add_bounds_argument,
+    add_message_arguments,
     add_output_arguments,
-    add_talk_arguments,
-    bounds_of,
-    check_archive,
-    check_output,
-    check_within,
-    given,
-    report,
-    shows_progress,
+    check_outputs,
+    finish,
+    first_given,
+    save_result,
     whole_number,
-    write_whole,
+    write_file,
 )
-from airnp.commands.complete import add_run_arguments, check_run_options, checkpoint_options, gone_on
-from airnp.commands.options import timed
-from airnp.commands.tables import add_delimiter_argument, add_header_argument, save
-from airnp.results.sparse_result import SparseFitResult
-from airnp.tables.triples import Triples
+from airnp.commands.fits import (
+    add_bounds_argument,
+    add_run_arguments,
+    bounds_of,
+    check_run_arguments,
+    describe_run,
+    fit_ratings,
+    resume_run,
+)
+from airnp.commands.tables import add_text_arguments, check_within_bounds
+from airnp.tables import triples
+from airnp.tables.triples import Layout, Triples
 
 if TYPE_CHECKING:
     from airnp.results.sparse_result import SparseFitResult
-    from airnp.tables.triples import Triples
-
 
 DESCRIPTION = """\
 Predict ratings from a table with a line for each rating: user, item, rating. Further columns are ignored, a
@@ -66,8 +64,12 @@ EXAMPLES = """\
 """
 
 _TOP = 10
-_IN_THE_FILE = ("bounds", "rank", "seed")
-_NAMES = ["user", "item"]
+"""Items to predict for every user, unless the user says how many."""
+
+_CHUNK = 2**24
+"""Predictions to make at a time."""
+
+Places = npt.NDArray[np.int64]
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -98,59 +100,69 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         default="error",
         help="what counts if a user rated an item more than once (%(default)s)",
     )
-    add_header_argument(group)
-    add_delimiter_argument(group)
+    add_text_arguments(group)
     group = parser.add_argument_group("the fit")
     group.add_argument("--rank", type=whole_number(1), metavar="N", help="length of a factor (128)")
     group.add_argument("--max-iter", type=whole_number(1), metavar="N", help="iterations at most (500)")
     group.add_argument("--seed", type=whole_number(0), metavar="N", help="another start (0)")
     group.add_argument("--threads", type=whole_number(1), metavar="N", help="CPU threads (all processors)")
     add_run_arguments(parser)
-    add_talk_arguments(parser)
+    add_message_arguments(parser)
 
 
 def _run(options: argparse.Namespace) -> int:
-    from airnp.tables import triples
-
     kind = triples.kind_of_triples(options.output)
     _check_options(options)
-    table = triples.read(options.table, _layout(options))
-    check_within(options, options.table, table.values, table.place)
+    columns = ("1", "2", "3") if options.columns is None else tuple(options.columns)
+    table = triples.read(options.table, Layout(columns, options.header, options.delimiter))
+    check_within_bounds(options, options.table, table.values, table.place)
     ratings = matrix_of(table, options.repeated, options.table)
-    pairs = None if options.pairs is None else triples.read(options.pairs, _layout_of_pairs(options, table))
+    pairs = None if options.pairs is None else _read_pairs(options, columns[:2], table)
     users = places_of(options.users, table.users, "--users")
-    names = [*((table.names or _NAMES)[:2]), "prediction"]
+    names = [*(table.names or ["user", "item"])[:2], "prediction"]
     if len(set(names)) < 3:
         raise UsageError(f"{options.table}: expected other names of columns than {', '.join(names)}")
     triples.write(io.BytesIO(), kind, names, [], [], ratings.data[:0])  # a rehearsal
 
-    result, facts = _fitted(options, ratings) if options.resume is None else _resumed(options, ratings)
+    if options.resume is None:
+        arguments = {"R": str(options.table), "Y": str(options.table)}
+        result, facts = fit_ratings(options, arguments, ratings, bounds=bounds_of(options))
+    else:
+        _check_run(options, ratings)
+        result, facts = resume_run(options)
 
     if pairs is not None:
-        found = predicted_pairs(result, table, pairs)
+        found = predict_pairs(result, table, pairs)
     else:
         found = best_items(result, table, ratings, options.top or _TOP, users)
-    write_whole(options.output, lambda file: triples.write(file, kind, names, *found[:3]))
-    if options.result is not None:
-        save(result, options.result)
+    write_file(options.output, lambda file: triples.write(file, kind, names, *found[:3]))
+    save_result(result, options.result)
     facts = {**_facts(options, table, result), "predictions": len(found.values), **found.unknown, **facts}
-    report(options, facts, _text(options, facts))
-    return INTERRUPTED if facts["stop_reason"] == "interrupted" else OK
+    return finish(options, facts, _text(options, facts))
 
 
-def _fitted(options: argparse.Namespace, ratings: Any) -> tuple[SparseFitResult, dict[str, Any]]:
-    import airnp
+def _check_options(options: argparse.Namespace) -> None:
+    check_run_arguments(options)
+    if options.resume is not None and (name := first_given(options, ("bounds", "rank", "seed"))):
+        raise UsageError(f"{name} cannot be given with --resume: {options.resume} says how the run fits")
+    if options.pairs is not None and (name := first_given(options, ("top", "users"))):
+        raise UsageError(f"{name}: not with --pairs, which says what to predict")
+    paths = {f"--{name}": getattr(options, name) for name in ("output", "result", "checkpoint")}
+    check_outputs(options, paths)
 
-    chosen = {name: getattr(options, name) for name in ("rank", "max_iter", "threads")}
-    settings = {name: value for name, value in chosen.items() if value is not None}
-    settings |= {"bounds": bounds_of(options), "seed": options.seed or 0, "progress": shows_progress(options)}
-    settings |= checkpoint_options(options)
-    arguments = {"R": str(options.table), "Y": str(options.table)}
-    return timed(None, lambda clock: airnp.fit_ratings(ratings, **settings), arguments)
+
+def _read_pairs(options: argparse.Namespace, columns: tuple[str, ...], table: Triples) -> Triples:
+    """Read pairs; unless the user says so, a first line that names nobody known is a header."""
+    users, items = ({str(label) for label in labels} for labels in (table.users, table.items))
+
+    def is_header(cells: list[str]) -> bool:
+        return cells[0] not in users and cells[1] not in items
+
+    return triples.read(options.pairs, Layout(columns, options.header, options.delimiter, is_header))
 
 
-def _resumed(options: argparse.Namespace, ratings: Any) -> tuple[SparseFitResult, dict[str, Any]]:
-    """Go on with a run, which must be one of these ratings."""
+def _check_run(options: argparse.Namespace, ratings: Any) -> None:
+    """Raise a UsageError unless ``--resume`` names a run that fits these ratings."""
     from airnp.ratings.ratings import RATING_DTYPE
     from airnp.results.files import is_sparse_form, read_header
     from airnp.sparse_fitting import check_same_data
@@ -168,52 +180,12 @@ def _resumed(options: argparse.Namespace, ratings: Any) -> tuple[SparseFitResult
         check_same_data(header, ratings, RATING_DTYPE)
     except ValueError as error:
         raise UsageError(f"{options.table}: expected the ratings that the run in {path} fits") from error
-    return gone_on(options, None)
 
 
-def _check_options(options: argparse.Namespace) -> None:
-    if options.resume is None:
-        check_run_options(options)
-    elif (name := given(options, _IN_THE_FILE)) is not None:
-        raise UsageError(f"{name} cannot be given with --resume: {options.resume} says how the run fits")
-    if options.pairs is not None:
-        for name in ("top", "users"):
-            if getattr(options, name) is not None:
-                raise UsageError(f"--{name}: not with --pairs, which says what to predict")
-    places: dict[str, str] = {}
-    for name in ("output", "result", "checkpoint"):
-        path = getattr(options, name)
-        if path is None:
-            continue
-        if name != "output":
-            check_archive(name, path)
-        other = places.setdefault(os.path.realpath(path), name)
-        if other != name:
-            raise UsageError(f"--{name} and --{other} are the same file")
-        check_output(path, options.force)
+# --- the report ---
 
 
-def _layout(options: argparse.Namespace) -> Any:
-    from airnp.tables.triples import Layout
-
-    columns = ("1", "2", "3") if options.columns is None else tuple(options.columns)
-    return Layout(columns, options.header, options.delimiter)
-
-
-def _layout_of_pairs(options: argparse.Namespace, given: Triples) -> Any:
-    """Return how to read pairs: without an option, a first line that names nobody known is a header."""
-    from airnp.tables.triples import Layout
-
-    users, items = ({str(label) for label in labels} for labels in (given.users, given.items))
-    columns = ("1", "2") if options.columns is None else tuple(options.columns[:2])
-
-    def is_header(cells: list[str]) -> bool:
-        return cells[0] not in users and cells[1] not in items
-
-    return Layout(columns, options.header, options.delimiter, is_header)
-
-
-def _facts(options: argparse.Namespace, given: Triples, result: SparseFitResult) -> dict[str, Any]:
+def _facts(options: argparse.Namespace, table: Triples, result: SparseFitResult) -> dict[str, Any]:
     assert result.bounds is not None
     file = options.checkpoint or options.resume
     return {
@@ -222,10 +194,10 @@ def _facts(options: argparse.Namespace, given: Triples, result: SparseFitResult)
         "output": str(options.output),
         "result": None if options.result is None else str(options.result),
         "checkpoint": None if file is None else str(file),
-        "users": len(given.users),
-        "items": len(given.items),
-        "ratings": len(given),
-        "header": given.names is not None,
+        "users": len(table.users),
+        "items": len(table.items),
+        "ratings": len(table),
+        "header": table.names is not None,
         "bounds": [float(result.bounds.low), float(result.bounds.high)],
         "rank": int(result.row_factors.shape[1]),
     }
@@ -233,12 +205,10 @@ def _facts(options: argparse.Namespace, given: Triples, result: SparseFitResult)
 
 def _text(options: argparse.Namespace, facts: dict[str, Any]) -> str:
     header = "header" if facts["header"] else "no header"
-    more = f"in all, after {facts['seconds']:.1f} s more"
-    took = f"in {facts['seconds']:.1f} s" if options.resume is None else more
     lines = [
         f"{options.table}: {facts['ratings']} ratings of {facts['items']} items by {facts['users']} users "
         f"({header})",
-        f"{facts['iterations']} iterations {took}: {facts['stop_reason']}",
+        describe_run(options, facts),
     ]
     if facts["unknown_users"] or facts["unknown_items"]:
         lines.append(
@@ -252,17 +222,11 @@ def _text(options: argparse.Namespace, facts: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-COMMAND = Command("predict ratings of users for items", _arguments, _run, EXAMPLES, DESCRIPTION)
-
-
-_AT_A_TIME = 2**24
-"""Predictions that are made at a time."""
-
-Places = npt.NDArray[np.int64]
+# --- ratings and predictions ---
 
 
 class Predictions(NamedTuple):
-    """Lines to write, and how many users and items were not known."""
+    """Lines to write, (k,) each, and how many users and items have no rating."""
 
     users: list[Any]
     items: list[Any]
@@ -270,7 +234,7 @@ class Predictions(NamedTuple):
     unknown: dict[str, int]
 
 
-def matrix_of(given: Triples, repeated: Literal["error", "last", "mean"], source: Path) -> Any:
+def matrix_of(table: Triples, repeated: Literal["error", "last", "mean"], source: Path) -> Any:
     """Return ratings as a sparse matrix (users, items), with one entry for each pair.
 
     Raises
@@ -280,26 +244,26 @@ def matrix_of(given: Triples, repeated: Literal["error", "last", "mean"], source
     """
     from scipy.sparse import csr_array
 
-    shape = len(given.users), len(given.items)
-    keys = given.rows * shape[1] + given.columns
+    shape = len(table.users), len(table.items)
+    keys = table.rows * shape[1] + table.columns
     known, first, pair = np.unique(keys, return_index=True, return_inverse=True)
-    values = given.values[first]
+    values = table.values[first]
     if len(known) < len(keys):
         again = np.setdiff1d(np.arange(len(keys)), first)
         if repeated == "error":
             raise UsageError(
                 f"{source}: {len(again)} ratings are of pairs that have one already, such as "
-                f"{given.place(int(again[0]))}; --repeated last or mean says what counts"
+                f"{table.place(int(again[0]))}; --repeated last or mean says what counts"
             )
         if repeated == "mean":
-            values = np.bincount(pair, weights=given.values) / np.bincount(pair)
+            values = np.bincount(pair, weights=table.values) / np.bincount(pair)
         else:
-            values[pair] = given.values  # of several, the last is written last
-    return csr_array((values, (given.rows[first], given.columns[first])), shape=shape)
+            values[pair] = table.values  # of several, the last is written last
+    return csr_array((values, (table.rows[first], table.columns[first])), shape=shape)
 
 
 def places_of(labels: Sequence[str] | None, known: list[Any], argument: str) -> Places:
-    """Return the places of labels that a user names; of all of them if None.
+    """Return the places of the labels that an argument names; of all known ones if it is None.
 
     Raises
     ------
@@ -309,22 +273,22 @@ def places_of(labels: Sequence[str] | None, known: list[Any], argument: str) -> 
     if labels is None:
         return np.arange(len(known), dtype=np.int64)
     labels = list(dict.fromkeys(labels))
-    places = _looked_up(labels, known)
+    places = _look_up(labels, known)
     if (places < 0).any():
         unknown = [repr(label) for label, place in zip(labels, places, strict=True) if place < 0]
         raise UsageError(f"{argument}: there are no ratings by {', '.join(unknown[:5])}")
     return places
 
 
-def _looked_up(labels: Sequence[Any], known: list[Any]) -> Places:
+def _look_up(labels: Sequence[Any], known: list[Any]) -> Places:
     """Return the place of each label among the known ones, by its text; −1 for others."""
     places = {str(label): place for place, label in enumerate(known)}
     return np.array([places.get(str(label), -1) for label in labels], dtype=np.int64)
 
 
-def predicted_pairs(result: SparseFitResult, given: Triples, pairs: Triples) -> Predictions:
-    """Return predictions for pairs; without b_i for users, and without c_j for items, that have no rating."""
-    users, items = _looked_up(pairs.users, given.users), _looked_up(pairs.items, given.items)
+def predict_pairs(result: SparseFitResult, table: Triples, pairs: Triples) -> Predictions:
+    """Return predictions for pairs. The offset b_i of a user, or c_j of an item, without any rating is 0."""
+    users, items = _look_up(pairs.users, table.users), _look_up(pairs.items, table.items)
     rows, columns = users[pairs.rows], items[pairs.columns]
     both = (rows >= 0) & (columns >= 0)
     offsets = result.offsets
@@ -334,30 +298,30 @@ def predicted_pairs(result: SparseFitResult, given: Triples, pairs: Triples) -> 
     if result.bounds is not None:
         values = result.bounds.put_on(values)
     values[both] = result.predict(rows[both], columns[both])
-    called = [pairs.users[place] for place in pairs.rows], [pairs.items[place] for place in pairs.columns]
+    labels = [pairs.users[place] for place in pairs.rows], [pairs.items[place] for place in pairs.columns]
     unknown = {"unknown_users": int((users < 0).sum()), "unknown_items": int((items < 0).sum())}
-    return Predictions(*called, values, unknown)
+    return Predictions(*labels, values, unknown)
 
 
 def best_items(
-    result: SparseFitResult, given: Triples, ratings: Any, count: int, users: Places
+    result: SparseFitResult, table: Triples, ratings: Any, count: int, users: Places
 ) -> Predictions:
     """Return for each user the items that are predicted best among those that the user has not rated."""
     found_users: list[Any] = []
     found_items: list[Any] = []
     values = []
     items = ratings.shape[1]
-    step = max(1, _AT_A_TIME // items)
+    step = max(1, _CHUNK // items)
     for start in range(0, len(users), step):
         some = users[start : start + step]
-        # Many predictions may be at the upper bound: their order is known before they are clipped.
-        scores = _of_rows(result, some)
+        # Many predictions may be clipped to the upper bound, so they are ordered before that.
+        scores = _rows_without_bounds(result, some)
         for user, line in zip(some, scores, strict=True):
             seen = ratings.indices[ratings.indptr[user] : ratings.indptr[user + 1]]
             line[seen] = -np.inf
             chosen = _largest(line, min(count, items - len(seen)))
-            found_users += [given.users[user]] * len(chosen)
-            found_items += [given.items[item] for item in chosen]
+            found_users += [table.users[user]] * len(chosen)
+            found_items += [table.items[item] for item in chosen]
             values.append(line[chosen])
     together = np.concatenate(values)
     if result.bounds is not None:
@@ -365,8 +329,8 @@ def best_items(
     return Predictions(found_users, found_items, together, {"unknown_users": 0, "unknown_items": 0})
 
 
-def _of_rows(result: SparseFitResult, rows: Places) -> npt.NDArray[Any]:
-    """Return some rows of the matrix, without its bounds."""
+def _rows_without_bounds(result: SparseFitResult, rows: Places) -> npt.NDArray[Any]:
+    """Return rows of the completed matrix before they are clipped, (k, n)."""
     offsets = result.offsets
     some = None if offsets is None else offsets._replace(rows=offsets.rows[rows])
     return replace(result, row_factors=result.row_factors[rows], offsets=some, bounds=None).X
@@ -380,3 +344,6 @@ def _largest(scores: npt.NDArray[Any], count: int) -> Places:
     else:
         places = np.arange(len(scores))
     return places[np.argsort(-scores[places], kind="stable")][:count]
+
+
+COMMAND = Command("predict ratings of users for items", _arguments, _run, EXAMPLES, DESCRIPTION)

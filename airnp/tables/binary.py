@@ -11,8 +11,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from airnp.tables.table import Reading, Table, TableError, from_array, from_sparse, in_own_dtype, whole_array
-from airnp.tables.text import named_column
+from airnp.tables.table import Reading, Table, TableError, as_array, from_array, from_sparse, in_file_dtype
+from airnp.tables.text import find_column
 
 
 def read_npy(file: BinaryIO, reading: Reading) -> Table:
@@ -22,16 +22,16 @@ def read_npy(file: BinaryIO, reading: Reading) -> Table:
 
 def write_npy(file: BinaryIO, table: Table) -> None:
     """Write the values, without labels."""
-    np.lib.format.write_array(file, whole_array(table), allow_pickle=False)
+    np.lib.format.write_array(file, as_array(table), allow_pickle=False)
 
 
 def read_npz(file: BinaryIO, reading: Reading) -> Table:
-    """Read a sparse matrix, or one of several arrays with labels beside it."""
+    """Read a sparse matrix, or an array and its labels."""
     stored = read_sparse_npz(file)
     if stored is not None:
         return from_sparse(stored)
     with np.load(file, allow_pickle=False) as arrays:
-        table = from_array(arrays[_chosen_array(arrays, reading.array)])
+        table = from_array(arrays[_array_name(arrays, reading.array)])
         rows, columns = (
             [str(label) for label in arrays[name]]
             if name in arrays and arrays[name].shape == (length,)
@@ -42,8 +42,8 @@ def read_npz(file: BinaryIO, reading: Reading) -> Table:
 
 
 def write_npz(file: BinaryIO, table: Table) -> None:
-    """Write the values, labels, and what else the table holds."""
-    arrays = {"X": whole_array(table)}
+    """Write the values, labels and further matrices."""
+    arrays = {"X": as_array(table)}
     for name, labels in (("rows", table.rows), ("columns", table.columns)):
         if labels is not None:
             arrays[name] = np.asarray([str(label) for label in labels])
@@ -52,7 +52,7 @@ def write_npz(file: BinaryIO, table: Table) -> None:
 
 
 def read_sparse_npz(file: BinaryIO) -> Any | None:
-    """Return the sparse matrix that SciPy saved; None where arrays are saved."""
+    """Return the sparse matrix that SciPy saved; None if the file holds other arrays."""
     if holds_result(file):
         raise TableError("is a result saved by airnp, not a table; airnp.load and airnp graph read it")
     with zipfile.ZipFile(file) as archive:
@@ -66,13 +66,13 @@ def read_sparse_npz(file: BinaryIO) -> Any | None:
 
 
 def holds_result(file: Path | BinaryIO) -> bool:
-    """Whether an ``.npz`` file is a result that airnp saved, by the names of its members."""
+    """Return whether an ``.npz`` file is a result that airnp saved, by the names of its members."""
     with zipfile.ZipFile(file) as archive:
         names = set(archive.namelist())
     return "header.npy" in names and bool(names & {"factor_0.npy", "row_factors.npy"})
 
 
-def _chosen_array(arrays: Any, wanted: str | None) -> str:
+def _array_name(arrays: Any, wanted: str | None) -> str:
     names = list(arrays)
     if wanted is not None:
         if wanted not in names:
@@ -86,7 +86,7 @@ def _chosen_array(arrays: Any, wanted: str | None) -> str:
 
 
 def read_mtx(file: BinaryIO, reading: Reading) -> Table:
-    """Read a matrix; of a sparse one, what is not stored is missing."""
+    """Read a matrix; entries that a sparse one does not store are missing."""
     matrix = read_any_mtx(file)
     return from_array(matrix) if isinstance(matrix, np.ndarray) else from_sparse(matrix)
 
@@ -106,7 +106,7 @@ def write_mtx(file: BinaryIO, table: Table) -> None:
     """Write the values, without labels."""
     from scipy.io import mmwrite
 
-    mmwrite(file, whole_array(table))
+    mmwrite(file, as_array(table))
 
 
 _NEEDS_PANDAS = 'parquet files need pandas and pyarrow: pip install "airnp[tables]"'
@@ -135,15 +135,15 @@ def read_parquet(file: BinaryIO, reading: Reading) -> Table:
 
 
 def _frame_index(frame: Any, reading: Reading) -> int | None:
-    """Return which column holds the labels: the one that was named, or the first if it is text."""
+    """Return the column with the row labels: the one that the user names, or the first if it is text."""
     if reading.index is not None:
-        return named_column(reading.index, frame.columns, frame.shape[1])
+        return find_column(reading.index, frame.columns, frame.shape[1])
     first_is_text = frame.shape[1] > 1 and getattr(frame.dtypes.iloc[0], "kind", "O") not in "biuf"
     return 0 if first_is_text else None
 
 
 def write_parquet(file: BinaryIO, table: Table) -> None:
-    """Write one column of each of the table, whole numbers in the dtype that they came in."""
+    """Write the columns, whole numbers in their dtype in the file that was read."""
     pandas = load_pandas()
     columns = range(1, table.values.shape[1] + 1) if table.columns is None else table.columns
     names = [str(name) for name in columns]
@@ -151,7 +151,7 @@ def write_parquet(file: BinaryIO, table: Table) -> None:
         raise TableError(".parquet cannot hold two columns of the same name")
     dtypes = table.dtypes or [table.values.dtype] * len(names)
     numbers = {
-        name: in_own_dtype(values, dtype)
+        name: in_file_dtype(values, dtype)
         for name, values, dtype in zip(names, table.values.T, dtypes, strict=True)
     }
     index = None if table.rows is None else pandas.Index(table.rows, name=table.corner or None)

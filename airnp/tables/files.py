@@ -1,4 +1,4 @@
-"""Tables on disk, read and written in the format of the file's suffix, compressed or not."""
+"""Read and write tables in the format of the file's suffix, compressed or not."""
 
 from __future__ import annotations
 
@@ -54,12 +54,7 @@ SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".npy", ".npz", ".mtx", ".mtx.
 
 
 def kind_of(path: Path) -> str:
-    """Return which of `SUFFIXES` a file's name ends in.
-
-    Raises
-    ------
-    TableError
-        If it ends in none of them.
+    """Return the suffix of a file's name; raise a TableError if it is not among `SUFFIXES`.
 
     Examples
     --------
@@ -86,15 +81,15 @@ def read(path: Path, reading: Reading | None = None) -> Table:
     """
     reading = Reading() if reading is None else reading
     kind = kind_of(path)
-    with opened(path, kind) as content:
+    with open_table(path, kind) as content:
         table = _FORMATS[kind.removesuffix(".gz")].read(content, reading)
     if table.values.size == 0:
         raise TableError(f"{path}: there are no numbers in it")
-    return _without_codes(table, reading.missing)
+    return _without_missing_codes(table, reading.missing)
 
 
 def read_sparse(path: Path) -> Any | None:
-    """Return the sparse matrix of SciPy in a file as it is; None if a table is in it, or something else.
+    """Return the sparse matrix of SciPy in a file; None if the file holds something else.
 
     Raises
     ------
@@ -104,7 +99,7 @@ def read_sparse(path: Path) -> Any | None:
     kind = kind_of(path)
     if kind.removesuffix(".gz") not in _SPARSE:
         return None
-    with opened(path, kind) as content:
+    with open_table(path, kind) as content:
         found = _SPARSE[kind.removesuffix(".gz")](content)
     return None if isinstance(found, np.ndarray) else found
 
@@ -117,14 +112,14 @@ def write(file: BinaryIO, kind: str, table: Table) -> None:
     ImportError
         If a package is missing; the message names the extra.
     TableError
-        If the format cannot hold it.
+        If the format cannot hold the table.
     """
-    with packing(file, kind) as plain:
+    with compressing(file, kind) as plain:
         _FORMATS[kind.removesuffix(".gz")].write(plain, table)
 
 
-def _without_codes(table: Table, missing: Iterable[str]) -> Table:
-    """Return the table with NaN where a number stands for missing."""
+def _without_missing_codes(table: Table, missing: Iterable[str]) -> Table:
+    """Return the table with NaN in place of numbers that mean missing."""
     codes = [number for number in map(number_of, missing) if number is not None]
     if not codes:
         return table
@@ -132,10 +127,10 @@ def _without_codes(table: Table, missing: Iterable[str]) -> Table:
 
 
 @contextmanager
-def packing(file: BinaryIO, kind: str) -> Iterator[BinaryIO]:
-    """Return where to write a file's plain content, which is compressed if its kind ends in ``.gz``."""
+def compressing(file: BinaryIO, kind: str) -> Iterator[BinaryIO]:
+    """Yield a file to write plain content to, which is compressed if the kind ends in ``.gz``."""
     if kind.endswith(".gz"):
-        # No name and no time inside: the same table gives the same bytes.
+        # Without name and time inside, the same table gives the same bytes.
         with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed:
             yield packed  # type: ignore[misc]
     else:
@@ -143,20 +138,17 @@ def packing(file: BinaryIO, kind: str) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def opened(path: Path, kind: str) -> Iterator[BinaryIO]:
-    """Open a file of one of the formats `SUFFIXES` to read; what is wrong with its content names the file."""
+def open_table(path: Path, kind: str) -> Iterator[BinaryIO]:
+    """Open a file to read, uncompressed; re-raise any parsing error as a TableError that names the file."""
     with open(path, "rb") as file:
         try:
-            with _unpacked(file, kind) as content:
+            content: Any = gzip.GzipFile(fileobj=file) if kind.endswith(".gz") else file
+            with content:
                 yield content
         except TableError as error:
             raise TableError(f"{path}: {error}") from error
         except (ImportError, MemoryError):
             raise
         except Exception as error:
-            # Bytes that are not what the name says can fail in any way; to the user each means the same.
+            # A file that is not what its name says can fail in any way.
             raise TableError(f"{path}: cannot be read as {kind} ({error})") from error
-
-
-def _unpacked(file: BinaryIO, kind: str) -> Any:
-    return gzip.GzipFile(fileobj=file) if kind.endswith(".gz") else file

@@ -1,4 +1,4 @@
-"""A matrix with gaps and labels, what a user says about its file, and conversions to arrays."""
+"""The table: a matrix with gaps and labels, made from arrays and turned back into them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Bools = npt.NDArray[np.bool_]
 
 
 class TableError(ValueError):
-    """A file that cannot be read or written as a table; the message names it."""
+    """A file that cannot be read or written as a table; the message names the file."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,13 +30,13 @@ class Table:
     rows, columns : sequence or None
         Labels.
     corner : str or None
-        What the column of row labels is called.
+        Name of the column of row labels.
     delimiter : str or None
         Between the cells of a text file.
     dtypes : sequence of dtype or None
-        Of each column in the file; whole numbers are given back in it. None where a file has text.
+        Of each column in the file; whole numbers are written in it again. None for a text file.
     others : dict of str to array (m, n)
-        Further matrices, which an ``.npz`` file can hold beside the values, and no other format.
+        Further matrices; only ``.npz`` files hold them.
     """
 
     values: Values
@@ -59,7 +59,7 @@ class Table:
         return np.asarray(~fractional & self.observed.any(axis=0))
 
     def place(self, row: int, column: int) -> str:
-        """Return what the user calls an entry; rows and columns without labels count from 1."""
+        """Return the labels of an entry, for messages; without labels, its numbers from 1."""
         names = (
             str(number + 1) if labels is None else repr(str(labels[number]))
             for labels, number in ((self.rows, row), (self.columns, column))
@@ -69,16 +69,16 @@ class Table:
 
 @dataclass(frozen=True)
 class Reading:
-    """How to read a file, where that is not to be guessed.
+    """How to read a file; what is None is guessed.
 
     Attributes
     ----------
     header : bool or None
-        Whether the first line of a text file holds the columns' names; None: guess.
+        Whether the first line of a text file holds the columns' names.
     index : str or None
-        The column with the rows' labels: its name, or its number from 1; ``"none"`` for none; None: guess.
+        The column with the row labels: its name, or its number from 1; ``"none"`` for none.
     delimiter : str or None
-        Between the cells of a text file; None: guess.
+        Between the cells of a text file.
     missing : tuple of str
         What else means missing, besides empty cells, NaN, NA and the like. A number is compared as a number.
     array : str or None
@@ -93,7 +93,7 @@ class Reading:
 
 
 def from_array(array: Values) -> Table:
-    """Return a matrix as a table of floating-point numbers, as precise as it needs to be."""
+    """Return a matrix as a table of float32, if that loses nothing, or of float64."""
     if array.ndim != 2:
         raise TableError(f"expected a matrix, found an array of shape {array.shape}")
     if array.dtype.kind not in "biuf":
@@ -103,7 +103,7 @@ def from_array(array: Values) -> Table:
 
 
 def from_sparse(matrix: Any) -> Table:
-    """Return a sparse matrix as a table: what it stores is observed, be it an explicit zero."""
+    """Return a sparse matrix as a table, in which the stored entries are observed, explicit zeros too."""
     entries = matrix.tocoo()
     table = from_array(entries.toarray())
     stored = np.zeros(table.values.shape, dtype=bool)
@@ -111,14 +111,14 @@ def from_sparse(matrix: Any) -> Table:
     return replace(table, values=np.where(stored, table.values, np.nan).astype(table.values.dtype))
 
 
-def whole_array(table: Table) -> Values:
-    """Return all values as one array, in the dtype they came in if that is one and loses nothing."""
+def as_array(table: Table) -> Values:
+    """Return all values as one array, in the common dtype of the columns in the file if nothing is lost."""
     kinds = set(table.dtypes or ())
-    return in_own_dtype(table.values, kinds.pop()) if len(kinds) == 1 else table.values
+    return in_file_dtype(table.values, kinds.pop()) if len(kinds) == 1 else table.values
 
 
-def in_own_dtype(values: Values, dtype: np.dtype[Any]) -> Values:
-    """Return numbers in the dtype they came in, if these were integers and nothing is lost."""
+def in_file_dtype(values: Values, dtype: np.dtype[Any]) -> Values:
+    """Return numbers in the dtype of the file, if that is an integer type and nothing is lost."""
     if dtype.kind not in "iu" or not np.isfinite(values).all() or ALL_WHOLE.fractional(values).any():
         return values
     limits = np.iinfo(dtype)

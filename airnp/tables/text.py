@@ -1,4 +1,4 @@
-"""Tables as text: separators, numbers, gaps, headers and row names of .csv and .tsv files."""
+"""Tables as text: .csv and .tsv files, whose delimiter, header and row labels are guessed if necessary."""
 
 from __future__ import annotations
 
@@ -11,18 +11,27 @@ import numpy as np
 
 from airnp.tables.table import Reading, Table, TableError
 
+Cells = list[list[str]]
+
+MISSING = frozenset({"", "nan", "na", "n/a", "#n/a", "<na>", "null", "none"})
+"""Cells that mean missing, in lower case."""
+
+SAMPLE_LINES = 50
+"""First lines of a file, from which the delimiter is guessed."""
+
+_DELIMITERS = (",", ";", "\t", "|", " ")
+
 
 def read_text(file: BinaryIO, reading: Reading, delimiter: str | None) -> Table:
-    """Read a table whose cells this separates, if the user does not say; None: guess."""
+    """Read a table; ``delimiter`` counts unless the user names one, None means guess."""
     try:
         text = file.read().decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise TableError(f"expected text in UTF-8 ({error.reason} at byte {error.start})") from error
-    delimiter = reading.delimiter or delimiter or told_delimiter(text)
-    # Blank lines separate nothing and say nothing; the numbers of lines are kept for messages.
-    source = csv.reader(
-        io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True, strict=True
-    )
+    delimiter = reading.delimiter or delimiter or guess_delimiter(text)
+    content = io.StringIO(text, newline="")
+    source = csv.reader(content, delimiter=delimiter, skipinitialspace=True, strict=True)
+    # Blank lines are skipped, so messages need the number of each line.
     numbered = [(source.line_num, [cell.strip() for cell in line]) for line in source if line]
     if not numbered:
         raise TableError("there are no numbers in it")
@@ -69,7 +78,7 @@ def _value(cell: str, missing: frozenset[str], line: int, column: int, names: li
 
 
 def write_text(file: BinaryIO, table: Table, delimiter: str) -> None:
-    """Write a table with this between its cells."""
+    """Write a table with ``delimiter`` between its cells."""
     text = io.TextIOWrapper(file, encoding="utf-8", newline="")
     writer = csv.writer(text, delimiter=delimiter, lineterminator="\n")
     if table.columns is not None:
@@ -78,26 +87,17 @@ def write_text(file: BinaryIO, table: Table, delimiter: str) -> None:
     for number, line in enumerate(table.values):
         label = [] if table.rows is None else [table.rows[number]]
         writer.writerow([*label, *map(_cell, line)])
-    text.detach()  # writes what is left; closing the file is its owner's
+    text.detach()  # writes what is left; the caller closes the file
 
 
 def _cell(value: Any) -> str:
-    """Return the shortest text that is read as this number; whole numbers have no decimal point."""
+    """Return the shortest text for a number that is read back exactly, without a decimal point if whole."""
     return "" if np.isnan(value) else str(value).removesuffix(".0")
 
 
-MISSING = frozenset({"", "nan", "na", "n/a", "#n/a", "<na>", "null", "none"})
-"""What means missing, in lower case."""
-
-LOOKED_AT = 50
-"""Lines from which the delimiter is told."""
-
-_DELIMITERS = (",", ";", "\t", "|", " ")
-
-
 def number_of(text: str) -> float | None:
-    """Return a cell as a number, None if it is something else."""
-    if "_" in text:  # digits in groups are Python's, not a table's
+    """Return a cell as a number; None if it is none."""
+    if "_" in text:  # Python would read 1_000
         return None
     try:
         return float(text)
@@ -106,13 +106,13 @@ def number_of(text: str) -> float | None:
 
 
 def is_text(cell: str, missing: frozenset[str]) -> bool:
-    """Whether a cell is neither a number nor one of those that mean missing."""
+    """Return whether a cell is neither a number nor missing."""
     return cell.lower() not in missing and number_of(cell) is None
 
 
-def told_delimiter(text: str) -> str:
-    """Return what separates the cells: what cuts all of the first lines into equally many."""
-    lines = [line for line in text.splitlines()[:LOOKED_AT] if line.strip()]
+def guess_delimiter(text: str) -> str:
+    """Return the delimiter that cuts all of the first lines into equally many cells."""
+    lines = [line for line in text.splitlines()[:SAMPLE_LINES] if line.strip()]
     fitting = []
     for delimiter in _DELIMITERS:
         lengths = {len(line) for line in csv.reader(lines, delimiter=delimiter, skipinitialspace=True)}
@@ -127,11 +127,8 @@ def told_delimiter(text: str) -> str:
     return fitting[0] if fitting else ","
 
 
-Cells = list[list[str]]
-
-
 def has_header(cells: Cells, missing: frozenset[str]) -> bool:
-    """Whether the first line holds names: if a cell other than the first is text, or the corner is empty."""
+    """Return whether the first line holds names: a cell after the first is text, or the first is empty."""
     first = cells[0]
     if any(is_text(cell, missing) for cell in first[1:]):
         return True
@@ -150,9 +147,9 @@ def has_header(cells: Cells, missing: frozenset[str]) -> bool:
 def index_column(
     names: list[str] | None, body: Cells, missing: frozenset[str], reading: Reading
 ) -> int | None:
-    """Return which column holds the rows' labels: the first, if it holds text or its name is empty."""
+    """Return the column with the row labels: by default the first, if it holds text or has no name."""
     if reading.index is not None:
-        return named_column(reading.index, names, len(body[0]) if body else 0)
+        return find_column(reading.index, names, len(body[0]) if body else 0)
     width = len(names) if names is not None else len(body[0])
     if width == 1:
         return None
@@ -160,8 +157,8 @@ def index_column(
     return 0 if unnamed or any(is_text(line[0], missing) for line in body) else None
 
 
-def named_column(wanted: str, names: Sequence[Any] | None, width: int) -> int | None:
-    """Return the place of a column that is called by its name or its number from 1; None for ``"none"``."""
+def find_column(wanted: str, names: Sequence[Any] | None, width: int) -> int | None:
+    """Return the position of a column by its name or its number from 1; None for ``"none"``."""
     if wanted == "none":
         return None
     known = [] if names is None else [str(name) for name in names]

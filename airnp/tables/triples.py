@@ -1,7 +1,8 @@
-"""Who, what and how much: tables with a line for each entry of a sparse matrix, on disk.
+"""Tables of ratings on disk: a line for each entry of a sparse matrix.
 
-A line names a row (a user), a column (an item) and mostly a number (the rating). Labels are any text; further
-columns are ignored. Formats go by the suffix: .csv and .tsv, also .gz, and .parquet.
+A line has a user (the row of the matrix), an item (the column) and a rating; in a file of pairs, no rating.
+Labels are any text, and further columns are ignored. Formats go by the suffix: .csv and .tsv, also .gz, and
+.parquet.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ import numpy as np
 import numpy.typing as npt
 
 from airnp.tables.binary import load_pandas
-from airnp.tables.files import kind_of, opened, packing
+from airnp.tables.files import compressing, kind_of, open_table
 from airnp.tables.table import TableError
-from airnp.tables.text import LOOKED_AT, number_of, told_delimiter
+from airnp.tables.text import SAMPLE_LINES, guess_delimiter, number_of
 
 SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
 """The endings of file names that can be read and written."""
@@ -41,11 +42,11 @@ class Triples:
     users, items : list
         Labels of the rows and columns, in the order in which they first appear.
     rows, columns : int64 arrays (k,)
-        Places of each entry in these lists.
+        Position of each entry's labels in these lists.
     values : float64 array (k,)
-        Empty where pairs were read.
+        Ratings; empty for pairs.
     names : list of str or None
-        What the header calls the columns that were read.
+        Names of the columns that were read, if there is a header.
     """
 
     users: Labels
@@ -59,7 +60,7 @@ class Triples:
         return len(self.rows)
 
     def place(self, number: int) -> str:
-        """Return what the user calls an entry."""
+        """Return the labels of an entry, for messages."""
         user, item = self.users[self.rows[number]], self.items[self.columns[number]]
         return f"user {str(user)!r}, item {str(item)!r}"
 
@@ -73,11 +74,11 @@ class Layout:
     columns : tuple of str
         Names or numbers, from 1, of the columns with user, item and rating; only two for pairs.
     header : bool or None
-        Whether the first line holds names; None: ask ``is_header``.
+        Whether the first line holds names; None: ``is_header`` decides.
     delimiter : str or None
-        None: told from the first lines.
+        Between the cells of a text file; None: guess.
     is_header : callable
-        Says of the first line's cells in question whether they are names.
+        Decides whether the first line's cells in these columns are names.
     """
 
     columns: tuple[str, ...] = ("1", "2", "3")
@@ -87,7 +88,7 @@ class Layout:
 
 
 def kind_of_triples(path: Path) -> str:
-    """Return which of `SUFFIXES` a file's name ends in, or raise TableError."""
+    """Return the suffix of a file's name; raise a TableError if it is not among `SUFFIXES`."""
     if not path.name.lower().endswith(SUFFIXES):
         raise TableError(f"{path}: expected a name that ends in one of {', '.join(SUFFIXES)}")
     return kind_of(path)
@@ -107,7 +108,7 @@ def read(path: Path, layout: Layout | None = None) -> Triples:
     """
     layout = Layout() if layout is None else layout
     kind = kind_of_triples(path)
-    with opened(path, kind) as content:
+    with open_table(path, kind) as content:
         if kind == ".parquet":
             found = _from_frame(load_pandas().read_parquet(content), layout)
         else:
@@ -127,13 +128,13 @@ def _from_text(content: BinaryIO, layout: Layout, delimiter: str | None) -> Trip
     except UnicodeDecodeError as error:
         raise TableError(f"expected text in UTF-8 ({error.reason})") from error
     finally:
-        text.detach()  # closing the file is its owner's
+        text.detach()  # the caller closes the file
 
 
 def _from_lines(text: Iterable[str], layout: Layout, delimiter: str | None) -> Triples:
     lines = iter(text)
-    first = list(islice(lines, LOOKED_AT))
-    delimiter = layout.delimiter or delimiter or told_delimiter("".join(first))
+    first = list(islice(lines, SAMPLE_LINES))
+    delimiter = layout.delimiter or delimiter or guess_delimiter("".join(first))
     source = csv.reader(chain(first, lines), delimiter=delimiter, skipinitialspace=True, strict=True)
     numbered = ((source.line_num, cells) for cells in source if cells)
     start = next(numbered, None)
@@ -146,12 +147,12 @@ def _from_lines(text: Iterable[str], layout: Layout, delimiter: str | None) -> T
     if header is None:
         header = not all(name.isdecimal() for name in layout.columns) or layout.is_header(asked)
     body = numbered if header else chain([start], numbered)
-    return _gathered(body, places, asked if header else None)
+    return _collect(body, places, asked if header else None)
 
 
 def _column(wanted: str, names: Sequence[str]) -> int:
-    """Return the place of a column that is called by its name or its number from 1."""
-    # A number is never a name: without a header, the first line holds labels that may be numbers, too.
+    """Return the position of a column by its name or its number from 1."""
+    # A number is never a name: without a header, the first line holds labels, which may be numbers.
     if wanted.isdecimal() and 1 <= int(wanted) <= len(names):
         return int(wanted) - 1
     if not wanted.isdecimal() and wanted in names:
@@ -160,8 +161,8 @@ def _column(wanted: str, names: Sequence[str]) -> int:
     raise TableError(f"there is no column {wanted!r} among the {len(names)}: {listed}")
 
 
-def _gathered(lines: Iterator[tuple[int, list[str]]], places: list[int], names: list[str] | None) -> Triples:
-    """Read line by line: many millions of them are few numbers, but would be much text."""
+def _collect(lines: Iterator[tuple[int, list[str]]], places: list[int], names: list[str] | None) -> Triples:
+    """Collect entries line by line, because many millions of lines need too much memory as text."""
     users: dict[str, int] = {}
     items: dict[str, int] = {}
     rows, columns, values = array("q"), array("q"), array("d")
@@ -217,7 +218,7 @@ def _from_frame(frame: Any, layout: Layout) -> Triples:
 def write(
     file: BinaryIO, kind: str, names: Sequence[str], users: Labels, items: Labels, values: npt.NDArray[Any]
 ) -> None:
-    """Write lines of a user, an item and a number, under a header, to an open file.
+    """Write a header and lines of user, item and number to an open file.
 
     Parameters
     ----------
@@ -234,10 +235,10 @@ def write(
         columns = dict(zip(names, (users, items, values), strict=True))
         pandas.DataFrame(columns).to_parquet(file, engine="pyarrow", index=False)
         return
-    with packing(file, kind) as plain:
+    with compressing(file, kind) as plain:
         text = io.TextIOWrapper(plain, encoding="utf-8", newline="")
         delimiter = "\t" if kind.startswith(".tsv") else ","
         writer = csv.writer(text, delimiter=delimiter, lineterminator="\n")
         writer.writerow(names)
         writer.writerows(zip(users, items, map(str, values), strict=True))
-        text.detach()  # writes what is left; closing the file is its owner's
+        text.detach()  # writes what is left; the caller closes the file
