@@ -134,7 +134,7 @@ def reduced(adjacency: Any, k: int | None = None, *, labels: Any = None, name: s
     k : int, optional
         Keep the edge between i and j if j is one of the k strongest neighbours of i, or i one of those of
         j. Each node then has at least k neighbours, if it has that many of positive weight, and may have
-        more. Ties are broken arbitrarily. Default: keep every edge stronger than a thousandth of the strongest.
+        more. Ties are broken arbitrarily. Default: keep edges stronger than a thousandth of the strongest.
     labels : pandas.Index, optional
         Names of the nodes.
     name : str
