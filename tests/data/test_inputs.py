@@ -689,6 +689,26 @@ def test_empty_lines_of_weights_and_stacks_and_objectives_warn_of_all() -> None:
             assert caught[0].filename == __file__
 
 
+@pytest.mark.parametrize("kind", [bool, np.uint8])
+def test_a_mask_that_seems_inverted_is_asked_about(kind: Any) -> None:
+    """A black logo in a picture: all that an inverted mask calls observed is black."""
+    logo = np.zeros(SHAPE, dtype=bool)
+    logo[2:6, 3:8] = True
+    picture = np.where(logo, 0.0, Y)
+    hint = "is the mask inverted"
+    with pytest.warns(UserWarning, match=f"8 rows and 4 columns .* {hint}"):
+        read(picture, logo.astype(kind))
+    for data, mask in (
+        (Y, logo),  # entries that differ
+        (np.where(logo, 0.0, np.nan), None),  # no mask
+        (np.zeros(SHAPE), ~np.eye(*SHAPE, dtype=bool) & (np.arange(9) > 0)),  # most is observed
+    ):
+        with pytest.warns(airnp.EmptyLineWarning) as caught:
+            read(data, mask)
+        assert hint not in str(caught[0].message)
+    read(picture, ~logo)
+
+
 def test_full_lines_do_not_warn() -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
