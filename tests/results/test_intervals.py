@@ -192,7 +192,7 @@ def test_empty_rows_and_columns_are_covered_as_often_as_promised(level):
     parts = {"rows": np.s_[:4, 3:], "columns": np.s_[4:, :3], "both": np.s_[:4, :3]}
     shares = {name: [] for name in parts}
     for seed in range(60):
-        truth, clean, mask, calibration = noisy(seed)
+        truth, _, mask, calibration = noisy(seed)
         rng = np.random.default_rng([seed, 1])
         truth = truth + rng.standard_normal((60, 1)) + rng.standard_normal((1, 50))
         mask = mask & ~empty
