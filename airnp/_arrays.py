@@ -1,7 +1,7 @@
-"""What airnp needs to know about arrays of any namespace: who they belong to, where they live, their kind.
+"""Namespaces, devices and dtypes of arrays, and conversions between them.
 
-Everything here goes through ``array-api-compat``; nothing imports CuPy or PyTorch unless the caller
-already did, by handing over one of their arrays or the module itself.
+Everything goes through ``array-api-compat``; CuPy and PyTorch are imported only if the caller passes one of
+their arrays or the module itself.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _WRAPPED = ("numpy", "cupy", "torch")
 
 
 def standard_namespace(xp: ModuleType) -> Namespace:
-    """Return the array-API flavour of a module that a caller names.
+    """Return the array-API version of a module.
 
     Parameters
     ----------
@@ -51,27 +51,17 @@ def standard_namespace(xp: ModuleType) -> Namespace:
 
 
 def namespace_name(xp: Namespace) -> str:
-    """Return the plain name of a namespace, as in ``"torch"`` for ``array_api_compat.torch``."""
+    """Return the plain name of a namespace, such as ``"torch"`` for ``array_api_compat.torch``."""
     return str(xp.__name__).removeprefix("array_api_compat.")
 
 
 def shared_namespace(arrays: dict[str, Array]) -> tuple[Namespace, Any]:
-    """Return the one namespace and the one device that all of the named arrays live in.
+    """Return the namespace and the device of arrays; raise TypeError if they do not share one.
 
     Parameters
     ----------
     arrays : dict of str to array
         Arguments by name; the names appear in the error.
-
-    Returns
-    -------
-    namespace, device
-        Shared by all of them.
-
-    Raises
-    ------
-    TypeError
-        When two arrays belong to different namespaces or live on different devices.
     """
     spaces = {name: compat.array_namespace(array) for name, array in arrays.items()}
     if len(set(spaces.values())) > 1:
@@ -96,14 +86,14 @@ def to_numpy(array: Array) -> npt.NDArray[Any]:
     """
     if compat.is_torch_array(array):
         host = array.detach().cpu()
-        # NumPy has no bfloat16; every value of it is one of float32.
+        # NumPy has no bfloat16; float32 holds all of its values.
         return np.asarray((host.float() if dtype_name(host.dtype) == "bfloat16" else host).numpy())
     if compat.is_cupy_array(array):
         return np.asarray(array.get())
     if not compat.is_array_api_obj(array) or compat.is_numpy_array(array):
         return np.asarray(array)
     try:
-        # A copy, because DLPack hands out a view of memory that may belong to the caller.
+        # Copy, because DLPack returns a view of memory that may belong to the caller.
         return np.array(np.from_dlpack(array))
     except BufferError:  # before NumPy 2, for memory that may not be written
         return np.array(np.from_dlpack(compat.array_namespace(array).asarray(array, copy=True)))
@@ -121,7 +111,7 @@ def copied(array: Array) -> Array:
 
 
 def on_device(xp: Namespace, device: Any) -> AbstractContextManager[Any]:
-    """Return a context in which new arrays and work go to a device; only CuPy has a current one."""
+    """Return a context that makes a device current for new arrays and work; only CuPy needs it."""
     if device is not None and compat.is_cupy_namespace(xp):
         current: AbstractContextManager[Any] = device
         return current
@@ -129,12 +119,12 @@ def on_device(xp: Namespace, device: Any) -> AbstractContextManager[Any]:
 
 
 def beside(array: Array) -> AbstractContextManager[Any]:
-    """Return a context in which new arrays and work go to where an array lives."""
+    """Return a context that makes the device of an array current."""
     return on_device(compat.array_namespace(array), compat.device(array))
 
 
 def dtype_name(dtype: Any) -> str:
-    """Return a dtype's plain name, as in ``"float32"``, whichever namespace it comes from.
+    """Return the plain name of a dtype of any namespace, such as ``"float32"``.
 
     Examples
     --------
@@ -148,7 +138,7 @@ def dtype_name(dtype: Any) -> str:
 
 
 def requested_float(dtype: Any) -> str:
-    """Return ``"float32"`` or ``"float64"`` for what a caller asked for; refuse anything else."""
+    """Return the name of a dtype that a caller asked for; raise unless it is float32 or float64."""
     name = dtype_name(dtype)
     if name not in ("float32", "float64"):
         raise ValueError(f"dtype: expected float32 or float64, got {name}")
@@ -173,16 +163,16 @@ def natural_float(dtype: Any) -> str:
 
 
 def has_float64(xp: Namespace, device: Any) -> bool:
-    """Whether ``device`` of ``xp`` can compute in float64; some accelerators cannot."""
+    """Return whether ``device`` of ``xp`` can compute in float64; some accelerators cannot."""
     if not hasattr(xp, "__array_namespace_info__"):
         return True
     return "float64" in xp.__array_namespace_info__().dtypes(device=device, kind="real floating")
 
 
 def cast(array: Array, xp: Namespace, dtype: str) -> Array:
-    """Return a copy of ``array`` in ``dtype``, in native byte order and, where it can be said, C order.
+    """Return a copy of ``array`` in ``dtype``, in native byte order and, for NumPy and CuPy, in C order.
 
-    The fused engines want rows that are contiguous, and a sum in another order would round differently.
+    The fused engines need contiguous rows, and a sum in another order would round differently.
     """
     if compat.is_numpy_array(array) or compat.is_cupy_array(array):
         return array.astype(dtype, order="C", copy=True)

@@ -1,4 +1,4 @@
-"""Checks of plain numbers that callers give, with errors that name the argument."""
+"""Check numbers that callers pass, with errors that name the argument."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def checked_number(name: str, value: Any) -> float:
 
 
 def checked_seed(seed: Any) -> int:
-    """Return a seed that is a whole number of at least 0, or a new one for None."""
+    """Return a seed, which must be a whole number of at least 0; draw one for None."""
     if seed is None:
         return int(np.random.SeedSequence().generate_state(1, np.uint32)[0])
     return checked_whole("seed", seed, least=0)

@@ -1,4 +1,4 @@
-"""airnp for scikit-learn: an imputer that fits the training table, and completes new rows from the fit."""
+"""A scikit-learn imputer that fits the training table and completes new rows from the fit."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Bools = npt.NDArray[np.bool_]
 
 
 class AIRImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    r"""Fill the gaps of a table by :func:`airnp.fit`, and those of new rows from what it learned.
+    r"""Fill the gaps of a table with :func:`airnp.fit`, and those of new rows from the fitted model.
 
     ``fit`` and ``fit_transform`` complete the training table. ``transform`` completes any rows, each by
     itself and without another fit: a row is the mean of the completed training rows, plus a part in their
@@ -40,13 +40,12 @@ class AIRImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
 
     .. math:: \hat x = μ + K_{\cdot o} (K_{oo} + σ^2 I)^{-1} (y_o - μ_o)
 
-    :mod:`airnp.results.newrows` derives this, and says how σ² is chosen: by entries of training rows that are
-    hidden for the purpose, since the residuals of a fit say little about it.
+    :mod:`airnp.results.newrows` derives this and explains how hidden entries of training rows determine σ².
 
     Parameters
     ----------
     missing_values : float, default=nan
-        What stands for a missing entry. If it is a number, NaN is an error.
+        The value that marks a missing entry. If it is a number, NaN is an error.
     regularizers : "auto", None, or list of Regularizer, default="auto"
         The model; see :func:`airnp.fit`. ``None`` is AIR, ``[]`` plain deep matrix factorisation.
     depth : int, default=3
@@ -56,23 +55,21 @@ class AIRImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
     max_iter : int, default=40_000
         Iterations at most.
     stop : "auto", None, or StopRule, default="auto"
-        When to end; ``"auto"`` holds out some observed entries and takes what predicts them best.
+        When to end; ``"auto"`` holds out some observed entries and keeps the iterate that predicts them best.
     learning_rate : float, default=1e-3
         Of Adam.
     bounds : (low, high), or mapping of column name to (low, high), optional
-        What no completed entry may be outside of; each side a number, None, or one number for each column.
-        Observed entries must keep them, in new rows too. See :func:`airnp.fit`.
+        Limits of completed entries; each side a number, None, or one number for each column. Observed entries
+        must keep them, in new rows too. See :func:`airnp.fit`.
     integers : bool, booleans (n_features,), or list of columns, optional
         Which columns are rounded to whole numbers: positions, or names if X is a DataFrame.
     random_state : int, RandomState instance or None, default=None
         Seed of the fit; an int is the ``seed`` of :func:`airnp.fit`.
     keep_observed : bool, default=True
-        Whether observed entries come back as they are. Otherwise they are replaced by the model's estimates,
-        which are freed of noise.
+        Whether observed entries stay as they are. Otherwise they become the model's estimates without noise.
     keep_empty_features : bool, default=False
-        What becomes of columns that have no observed entry in ``fit``. They are left out of the output, as
-        :class:`sklearn.impute.SimpleImputer` does; with True they stay, and their gaps become 0. The fit does
-        not see them.
+        Whether to keep columns that have no observed entry in ``fit``, with 0 in their gaps. Otherwise the
+        output leaves them out, as :class:`sklearn.impute.SimpleImputer` does. The fit does not see them.
     add_indicator : bool, default=False
         Append the columns of a :class:`sklearn.impute.MissingIndicator`: 1 where an entry was missing, for
         each column that had gaps in ``fit``.
@@ -86,7 +83,7 @@ class AIRImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
     result_ : FitResult
         The completed training table, the factors, the graphs and the history.
     row_model_ : RowModel
-        What completes new rows.
+        The model that completes new rows.
     n_iter_ : int
         Iterations that were run.
     indicator_ : MissingIndicator or None
@@ -99,14 +96,14 @@ class AIRImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
     Warns
     -----
     EmptyLineWarning
-        In ``fit``, when columns are left out, or rows have no observed entry.
+        In ``fit``, if columns are left out or rows have no observed entry.
 
     Notes
     -----
-    Completed rows have the dtype of the rows given, float32 or float64; integers become float64. A row
-    without gaps comes back unchanged, one without any observed entry as the mean. Rows of the training table
-    come out of ``transform`` about as ``fit_transform`` completes them, not equal: the fit knows which rows
-    resemble each other, ``transform`` looks at one row alone. A matrix of n×n is kept for n columns.
+    Completed rows have the dtype of the given rows, float32 or float64; integers become float64. A row
+    without gaps stays unchanged; one without any observed entry becomes the mean. ``transform`` completes
+    training rows nearly as ``fit_transform`` does, but not equally: the fit knows which rows resemble each
+    other, ``transform`` sees one row at a time. The model holds a matrix of n×n for n columns.
 
     Examples
     --------
@@ -158,7 +155,7 @@ class AIRImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
         self.progress = progress
 
     def fit(self, X: Any, y: Any = None) -> AIRImputer:
-        """Complete the training table and learn what its rows are like.
+        """Complete the training table and learn the distribution of its rows.
 
         Parameters
         ----------
@@ -187,7 +184,7 @@ class AIRImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
         """
         table, observed = self._learn(X)
         completed = self.result_.completed() if self.keep_observed else self.result_.X
-        return self._assembled(table, observed, completed)
+        return self._assemble(table, observed, completed)
 
     def transform(self, X: Any) -> Any:
         """Return rows with their gaps filled, each by itself and without another fit.
@@ -206,7 +203,7 @@ class AIRImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
         self._check_limits(table, observed)
         used = self._used
         completed = self.row_model_.complete(table[:, used], observed[:, used], self.keep_observed)
-        return self._assembled(table, observed, completed)
+        return self._assemble(table, observed, completed)
 
     def get_feature_names_out(self, input_features: Any = None) -> npt.NDArray[np.object_]:
         """Return the names of the output's columns.
@@ -229,19 +226,20 @@ class AIRImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
         return np.concatenate([kept, self.indicator_.get_feature_names_out(names)])
 
     def _learn(self, X: Any) -> tuple[Table, Bools]:
-        """Fit, and return the training table and where it is observed."""
+        """Fit; return the training table and where it is observed."""
         for name in ("keep_observed", "keep_empty_features", "add_indicator"):
             _check_flag(name, getattr(self, name))
         table, observed = self._read(X, reset=True)
-        self._limits = self._checked_limits()
+        names = getattr(self, "feature_names_in_", None)
+        self._limits = Bounds.of(self.bounds, self.integers, self.n_features_in_, names)
         self._check_limits(table, observed)
         used: Bools = np.asarray(observed.any(axis=0))
         if not used.any():
             raise ValueError("X: no entry is observed")
         if not used.all() and not self.keep_empty_features:
-            names = getattr(self, "feature_names_in_", np.arange(self.n_features_in_))
+            empty = np.flatnonzero(~used) if names is None else names[~used]
             warnings.warn(
-                f"columns {', '.join(map(str, names[~used]))} have no observed entry and are left out; with "
+                f"columns {', '.join(map(str, empty))} have no observed entry and are left out; with "
                 "keep_empty_features=True they are filled with 0",
                 EmptyLineWarning,
                 stacklevel=3,
@@ -269,10 +267,6 @@ class AIRImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
             self.indicator_.fit(table)
         return table, observed
 
-    def _checked_limits(self) -> Bounds | None:
-        names = getattr(self, "feature_names_in_", None)
-        return Bounds.of(self.bounds, self.integers, self.n_features_in_, names)
-
     def _check_limits(self, table: Table, observed: Bools) -> None:
         if self._limits is not None:
             self._limits.check(table, observed)
@@ -290,8 +284,8 @@ class AIRImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
         )
         return table, ~np.isnan(table) if by_nan else table != missing
 
-    def _assembled(self, table: Table, observed: Bools, completed: npt.NDArray[Any]) -> Table:
-        """Return the output: the completed columns, the empty ones if they stay, and the indicator's."""
+    def _assemble(self, table: Table, observed: Bools, completed: npt.NDArray[Any]) -> Table:
+        """Return the completed columns, the empty ones if they are kept, and those of the indicator."""
         output = np.where(observed, table, 0)
         output[:, self._used] = completed
         if self._limits is not None:
@@ -300,7 +294,7 @@ class AIRImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
             output = output[:, self._used]
         if self.indicator_ is None:
             return output
-        # Booleans take the dtype of the output, whatever container scikit-learn is set to hand out.
+        # hstack gives the indicator the dtype of the output, whatever container scikit-learn returns.
         return np.hstack([output, self.indicator_.transform(table)])
 
     def __sklearn_tags__(self) -> Any:
@@ -323,7 +317,7 @@ def _check_flag(name: str, value: Any) -> None:
 
 
 def _seed(random_state: Any) -> int:
-    """Return an int as it is, so that it repeats :func:`airnp.fit`; else a number from the generator."""
+    """Return an int as it is, so that it equals the seed of :func:`airnp.fit`; else draw a number."""
     if isinstance(random_state, int | np.integer) and not isinstance(random_state, bool):
         return int(random_state)
     return int(check_random_state(random_state).randint(2**31))

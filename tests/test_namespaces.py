@@ -1,4 +1,4 @@
-"""The same cases on every namespace and device: the answers of NumPy in float64, where the data lives."""
+"""Every namespace and device gives NumPy's answers, as arrays of its own."""
 
 from __future__ import annotations
 
@@ -28,9 +28,8 @@ def _stack(*batch: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
     Y = rng.standard_normal((*batch, SHAPE[0], 2)) @ rng.standard_normal((*batch, 2, SHAPE[1]))
     mask = rng.random((*batch, *SHAPE)) < 0.6
-    mask[..., np.arange(12), np.arange(12) % 9] = True
-    mask[..., np.arange(12), (np.arange(12) + 3) % 9] = True
-    mask[..., np.arange(12), (np.arange(12) + 5) % 9] = True
+    for shift in (0, 3, 5):
+        mask[..., np.arange(12), (np.arange(12) + shift) % 9] = True
     return Y, mask
 
 
@@ -58,77 +57,30 @@ class Mixing:
 
 MEASURED = Mixing(NUMPY).forward(Y)
 
+
+def _adaptive(kind: Any) -> AdaptiveLaplacian:
+    return AdaptiveLaplacian("rows", weight=1e-2, adjacency=kind)
+
+
 Case = Callable[[Backend], tuple[Any, Any, Options]]
 
-CASES: dict[str, Case] = {
-    "AIR": lambda b: (b.array(Y), b.array(MASK), {}),
-    "NaN is missing": lambda b: (b.array(np.where(MASK, Y, np.nan)), None, {}),
-    "int mask": lambda b: (b.array(Y), b.array(MASK.astype(np.int64)), {}),
-    "float mask": lambda b: (b.array(Y), b.array(MASK.astype(np.float32)), {}),
-    "DMF": lambda b: (b.array(Y), b.array(MASK), {"regularizers": []}),
-    "one factor": lambda b: (b.array(Y), b.array(MASK), {"depth": 1}),
-    "depth 4, rank 3": lambda b: (b.array(Y), b.array(MASK), {"depth": 4, "rank": 3}),
-    "TV l1": lambda b: (b.array(Y), b.array(MASK), {"regularizers": [TotalVariation(1e-3)]}),
-    "TV quadratic": lambda b: (
-        b.array(Y),
-        b.array(MASK),
-        {"regularizers": [TotalVariation(1e-3, kind="quadratic")]},
-    ),
-    "given graph": lambda b: (b.array(Y), b.array(MASK), {"regularizers": [FixedLaplacian(b.array(GRAPH))]}),
-    "given graph of columns": lambda b: (
-        b.array(Y),
-        b.array(MASK),
-        {"regularizers": [FixedLaplacian(GRAPH[:9, :9], "columns", weight=1e-2)]},
-    ),
-    "Dirichlet": lambda b: (
-        b.array(Y),
-        b.array(MASK),
-        {"regularizers": [DirichletEnergy("rows"), DirichletEnergy("columns")]},
-    ),
-    "blocks": lambda b: (b.array(Y), b.array(MASK), {"regularizers": [AdaptiveLaplacian(Blocks(4, 3))]}),
-    "graph of blocks": lambda b: (
-        b.array(Y),
-        b.array(MASK),
-        {"regularizers": [FixedLaplacian(GRAPH[:9, :9], Blocks(4, 3))]},
-    ),
-    "own transform": lambda b: (b.array(Y), b.array(MASK), {"regularizers": [AdaptiveLaplacian(Mixing(b))]}),
-    "global": lambda b: (b.array(Y), b.array(MASK), {"regularizers": [_adaptive("global")]}),
-    "product": lambda b: (
-        b.array(Y),
-        b.array(MASK),
-        {"regularizers": [_adaptive("product"), AdaptiveLaplacian("columns")]},
-    ),
-    "all together": lambda b: (
-        b.array(Y),
-        b.array(MASK),
-        {
-            "regularizers": [
-                AdaptiveLaplacian("rows"),
-                AdaptiveLaplacian("columns"),
-                AdaptiveLaplacian(Blocks(3, 3)),
-                TotalVariation(1e-3),
-                FixedLaplacian(GRAPH),
-            ]
-        },
-    ),
-    "Huber": lambda b: (b.array(OUTLIERS), b.array(MASK), {"loss": "huber", "huber_delta": 0.02}),
-    "weights": lambda b: (b.array(Y), b.array(MASK), {"weights": b.array(WEIGHTS)}),
-    "int weights": lambda b: (b.array(Y), None, {"weights": b.array(2 * MASK.astype(np.int64))}),
-    "bool weights": lambda b: (b.array(Y), None, {"weights": b.array(MASK)}),
-    "sum fidelity": lambda b: (b.array(Y), b.array(MASK), {"fidelity": "sum"}),
-    "operator": lambda b: (b.array(MEASURED), None, {"operator": Mixing(b)}),
-    "operator and Huber": lambda b: (
-        b.array(MEASURED),
-        b.array(np.arange(56).reshape(7, 8) % 5 > 0),
-        {"operator": Mixing(b), "loss": "huber", "regularizers": [TotalVariation(1e-3)]},
-    ),
-    "stack": lambda b: (b.array(_stack(2)[0]), b.array(_stack(2)[1]), {}),
-    "stack with one mask": lambda b: (
-        b.array(_stack(2, 2)[0]),
-        b.array(MASK),
-        {"regularizers": [_adaptive("global"), TotalVariation(1e-3), DirichletEnergy("columns")]},
-    ),
-    "integers": lambda b: (b.array(np.rint(50 * Y).astype(np.int64)), b.array(MASK), {}),
+REGULARIZERS: dict[str, Callable[[Backend], list[Any]]] = {
+    "DMF": lambda b: [],
+    "TV l1": lambda b: [TotalVariation(1e-3)],
+    "TV quadratic": lambda b: [TotalVariation(1e-3, kind="quadratic")],
+    "given graph": lambda b: [FixedLaplacian(b.array(GRAPH))],
+    "given graph of columns": lambda b: [FixedLaplacian(GRAPH[:9, :9], "columns", weight=1e-2)],
+    "Dirichlet": lambda b: [DirichletEnergy("rows"), DirichletEnergy("columns")],
+    "blocks": lambda b: [AdaptiveLaplacian(Blocks(4, 3))],
+    "graph of blocks": lambda b: [FixedLaplacian(GRAPH[:9, :9], Blocks(4, 3))],
+    "own transform": lambda b: [AdaptiveLaplacian(Mixing(b))],
+    "global": lambda b: [_adaptive("global")],
+    "product": lambda b: [_adaptive("product"), AdaptiveLaplacian("columns")],
+    "all together": lambda b: [
+        *(AdaptiveLaplacian(axis) for axis in ("rows", "columns", Blocks(3, 3))),
+        TotalVariation(1e-3),
+        FixedLaplacian(GRAPH),
+    ],
 }
 
 FITS: dict[str, Options] = {
@@ -141,8 +93,39 @@ FITS: dict[str, Options] = {
 }
 
 
-def _adaptive(kind: Any) -> AdaptiveLaplacian:
-    return AdaptiveLaplacian("rows", weight=1e-2, adjacency=kind)
+def _case(options: Callable[[Backend], Options], data: np.ndarray = Y, mask: Any = MASK) -> Case:
+    """Return a case with the arrays of a backend."""
+    return lambda b: (b.array(data), None if mask is None else b.array(mask), options(b))
+
+
+CASES: dict[str, Case] = {
+    "AIR": _case(lambda b: {}),
+    "NaN is missing": _case(lambda b: {}, np.where(MASK, Y, np.nan), None),
+    "int mask": _case(lambda b: {}, Y, MASK.astype(np.int64)),
+    "float mask": _case(lambda b: {}, Y, MASK.astype(np.float32)),
+    "one factor": _case(lambda b: {"depth": 1}),
+    "depth 4, rank 3": _case(lambda b: {"depth": 4, "rank": 3}),
+    **{name: _case(lambda b, make=make: {"regularizers": make(b)}) for name, make in REGULARIZERS.items()},
+    "Huber": _case(lambda b: {"loss": "huber", "huber_delta": 0.02}, OUTLIERS),
+    "weights": _case(lambda b: {"weights": b.array(WEIGHTS)}),
+    "int weights": _case(lambda b: {"weights": b.array(2 * MASK.astype(np.int64))}, Y, None),
+    "bool weights": _case(lambda b: {"weights": b.array(MASK)}, Y, None),
+    "sum fidelity": _case(lambda b: {"fidelity": "sum"}),
+    "operator": _case(lambda b: {"operator": Mixing(b)}, MEASURED, None),
+    "operator and Huber": _case(
+        lambda b: {"operator": Mixing(b), "loss": "huber", "regularizers": [TotalVariation(1e-3)]},
+        MEASURED,
+        np.arange(56).reshape(7, 8) % 5 > 0,
+    ),
+    "stack": _case(lambda b: {}, *_stack(2)),
+    "stack with one mask": _case(
+        lambda b: {"regularizers": [_adaptive("global"), TotalVariation(1e-3), DirichletEnergy("columns")]},
+        _stack(2, 2)[0],
+    ),
+    "integers": _case(lambda b: {}, np.rint(50 * Y).astype(np.int64)),
+}
+
+ALL = CASES | {name: _case(lambda b, options=options: options) for name, options in FITS.items()}
 
 
 def _fit(data: Any, mask: Any, options: Options) -> airnp.FitResult:
@@ -152,10 +135,8 @@ def _fit(data: Any, mask: Any, options: Options) -> airnp.FitResult:
 
 @cache
 def numpy_fit(name: str) -> airnp.FitResult:
-    """The answer of NumPy in float64 to a case, or to AIR with the options of a fit."""
-    if name in CASES:
-        return _fit(*CASES[name](NUMPY))
-    return _fit(*CASES["AIR"](NUMPY)[:2], FITS[name])
+    """The answer of NumPy in float64 to a case."""
+    return _fit(*ALL[name](NUMPY))
 
 
 def arrays_of(result: airnp.FitResult) -> dict[str, Any]:
@@ -165,12 +146,7 @@ def arrays_of(result: airnp.FitResult) -> dict[str, Any]:
         found |= {"mask": result.mask, "observed": result.observed, "completed": result.completed()}
     found |= {f"factor {level}": factor for level, factor in enumerate(result.factors)}
     for place, item in enumerate(result.regularizers):
-        parts = {
-            "energy": item.energy,
-            "adjacency": item.adjacency,
-            "laplacian": item.laplacian,
-            "parameter": item.parameter,
-        }
+        parts = {name: getattr(item, name) for name in ("energy", "adjacency", "laplacian", "parameter")}
         found |= {f"{name} {place}": part for name, part in parts.items() if part is not None}
     return found
 
@@ -206,9 +182,9 @@ def assert_same(found: airnp.FitResult, expected: airnp.FitResult, tolerance: fl
         )
 
 
-@pytest.mark.parametrize("name", [*CASES, *FITS])
+@pytest.mark.parametrize("name", ALL)
 def test_fit_gives_numpys_answer_where_the_data_lives(name: str, backend: Backend) -> None:
-    data, mask, options = CASES[name](backend) if name in CASES else (*CASES["AIR"](backend)[:2], FITS[name])
+    data, mask, options = ALL[name](backend)
     before = [to_numpy(array).tobytes() for array in (data, mask) if array is not None]
     result = _fit(data, mask, options)
     assert_lives(result, backend)
@@ -236,8 +212,12 @@ def test_objective_gives_numpys_value_and_gradient(name: str, backend: Backend) 
     assert [to_numpy(array).tobytes() for array in params] == before
 
 
-def test_the_automatic_engine_gives_the_same_answer(backend: Backend) -> None:
-    result = _fit(*CASES["AIR"](backend)[:2], {"engine": "auto"})
+@pytest.mark.parametrize("option", ["engine", "xp"])
+def test_the_automatic_engine_and_the_named_namespace_give_the_same_answer(
+    option: str, backend: Backend
+) -> None:
+    options = {"engine": {"engine": "auto"}, "xp": {"xp": backend.xp}}[option]
+    result = _fit(*CASES["AIR"](backend)[:2], options)
     assert_lives(result, backend)
     assert_same(result, numpy_fit("AIR"))
 
@@ -281,12 +261,6 @@ def test_numpy_data_is_moved_to_the_namespace_that_is_named(backend: Backend) ->
     assert_same(nested, numpy_fit("NaN is missing"))
 
 
-def test_the_namespace_of_the_data_may_be_named(backend: Backend) -> None:
-    result = _fit(backend.array(Y), backend.array(MASK), {"xp": backend.xp})
-    assert_lives(result, backend)
-    assert_same(result, numpy_fit("AIR"))
-
-
 def _another(backend: Backend) -> Backend:
     return Backend("strict", array_api_strict) if backend.xp is np else NUMPY
 
@@ -303,9 +277,7 @@ def test_mixed_namespaces_are_refused_by_name(name: str, backend: Backend) -> No
 
 def test_arrays_are_not_moved_out_of_their_namespace(backend: Backend) -> None:
     if backend.xp is np:
-        with pytest.raises(TypeError, match="xp: is numpy, but Y is an array of array_api_strict"):
-            airnp.fit(array_api_strict.asarray(Y), xp=np)
-        return
+        pytest.skip("arrays of NumPy are moved")
     for call in (airnp.fit, airnp.Objective):
         with pytest.raises(TypeError, match=f"xp: is numpy, but Y is an array of {backend.xp.__name__}"):
             call(backend.array(Y), xp=np)
@@ -428,8 +400,12 @@ def test_complex_arrays_are_refused_everywhere(backend: Backend) -> None:
 # --- PyTorch ---
 
 
+def import_torch() -> Any:
+    return pytest.importorskip("torch", reason="PyTorch is not installed; .ci/run installs it")
+
+
 def test_no_autograd_graph_is_built() -> None:
-    torch = pytest.importorskip("torch", reason="PyTorch is not installed; .ci/run installs it")
+    torch = import_torch()
     operator = Mixing(Backend("torch", torch))
     operator.left = torch.nn.Parameter(operator.left)
     graph = torch.tensor(GRAPH, requires_grad=True)
@@ -452,7 +428,7 @@ def test_no_autograd_graph_is_built() -> None:
 
 
 def test_torch_views_sparse_tensors_and_half_precision() -> None:
-    torch = pytest.importorskip("torch", reason="PyTorch is not installed; .ci/run installs it")
+    torch = import_torch()
     spaced = torch.zeros((9, 24), dtype=torch.float64)
     spaced[:, ::2] = torch.tensor(Y.T)
     assert_same(_fit(spaced[:, ::2].T, torch.tensor(MASK), {}), numpy_fit("AIR"))
@@ -469,7 +445,7 @@ def test_torch_views_sparse_tensors_and_half_precision() -> None:
 
 
 def test_a_float64_map_serves_a_float32_problem_in_torch() -> None:
-    torch = pytest.importorskip("torch", reason="PyTorch is not installed; .ci/run installs it")
+    torch = import_torch()
 
     class Wide(Mixing):
         def forward(self, X: Any) -> Any:
@@ -499,16 +475,12 @@ def test_jax_gives_numpys_answer() -> None:
 # --- stacks ---
 
 
+HELD_OUT: Options = {"stop": HeldOut(patience=10, every=5), "max_iter": 150, "learning_rate": 2e-2}
 STACKED: dict[str, Options] = {
     "AIR": {},
     "AIR, auto": {"stop": "auto", "max_iter": 200},
-    "AIR, held out": {"stop": HeldOut(patience=10, every=5), "max_iter": 150, "learning_rate": 2e-2},
-    "DMF, held out": {
-        "stop": HeldOut(patience=10, every=5),
-        "max_iter": 150,
-        "learning_rate": 2e-2,
-        "regularizers": [],
-    },
+    "AIR, held out": HELD_OUT,
+    "DMF, held out": {**HELD_OUT, "regularizers": []},
     "energy change": {"stop": airnp.EnergyChange(2e-3), "max_iter": 150, "learning_rate": 1e-2},
     "mixture": {
         "regularizers": [
@@ -573,12 +545,7 @@ def test_a_stack_of_one_and_copies_agree(backend: Backend) -> None:
 
 def test_regularizers_serve_many_fits(backend: Backend) -> None:
     """A regulariser holds only what the user said: nothing of one fit is left for the next."""
-    listed = [
-        AdaptiveLaplacian("rows"),
-        FixedLaplacian(GRAPH),
-        DirichletEnergy("columns"),
-        TotalVariation(1e-3),
-    ]
+    listed = [AdaptiveLaplacian(), FixedLaplacian(GRAPH), DirichletEnergy("columns"), TotalVariation(1e-3)]
     before = copy.deepcopy([vars(item) for item in listed])
     first = _fit(backend.array(Y), backend.array(MASK), {"regularizers": listed})
     _fit(OUTLIERS, None, {"regularizers": listed})

@@ -1,4 +1,4 @@
-"""The scikit-learn estimator: its conventions, its containers, its refusals, and what it completes."""
+"""The scikit-learn estimator: conventions, containers, errors, and how well it completes."""
 
 from __future__ import annotations
 
@@ -63,22 +63,22 @@ def test_fit_transform_is_the_fit_itself():
 
 
 @pytest.mark.parametrize(
-    "options",
+    ("option", "value"),
     [
-        {"depth": 2},
-        {"rank": 2},
-        {"learning_rate": 1e-2},
-        {"stop": None},
-        {"regularizers": []},
-        {"max_iter": 9},
+        ("depth", 2),
+        ("rank", 2),
+        ("learning_rate", 1e-2),
+        ("stop", None),
+        ("regularizers", []),
+        ("max_iter", 9),
     ],
-    ids=lambda options: next(iter(options)),
 )
-def test_options_reach_the_fit(options):
-    # A list or None: with "auto" this table is found to be of low rank, whatever else is said.
+def test_options_reach_the_fit(option, value):
+    # Not "auto", which finds this table to be of low rank whatever the other options are.
     usual = {"max_iter": 50, "regularizers": None, "threads": 1}
-    expected = airnp.fit(TABLE, seed=0, **{**usual, **options})
-    np.testing.assert_array_equal(imputer(**{**usual, **options}).fit(TABLE).result_.X, expected.X)
+    changed = {**usual, option: value}
+    expected = airnp.fit(TABLE, seed=0, **changed)
+    np.testing.assert_array_equal(imputer(**changed).fit(TABLE).result_.X, expected.X)
     assert not np.array_equal(expected.X, airnp.fit(TABLE, seed=0, **usual).X)
 
 

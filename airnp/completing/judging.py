@@ -1,10 +1,10 @@
-r"""Observed entries that judge fits: held out in the shape of the gaps, and with an error of their own.
+r"""Held-out entries that judge fits: drawn in the shape of the gaps, with a standard error of their mean.
 
-Entries that are missing here and there are judged by entries held out here and there, each of which counts
-by itself. Holes are judged by copies of them. The errors within a hole are much alike, so what counts is how
-many holes there are, not how many entries: a copy is one *cluster*, and has one error, the mean over its
-entries. Holes are copied with a probability that is proportional to their area; the plain mean of the
-clusters' errors :math:`e_c` is therefore an estimate of the mean over all missing entries:
+Scattered gaps are judged by scattered entries, each of which counts by itself. Holes are judged by copies of
+holes. The errors within a hole are much alike, so the number of holes counts, not that of entries: a copy is
+one *cluster* and has one error, the mean over its entries. Holes are copied with a probability proportional
+to their area; the plain mean of the clusters' errors :math:`e_c` therefore estimates the mean over all
+missing entries:
 
 .. math:: \bar e = \frac1k \sum_c e_c, \qquad \mathrm{se}^2 = \frac vk, \qquad
           v = \frac{1}{k-1} \sum_c (e_c - \bar e)^2.
@@ -28,10 +28,10 @@ Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
 
 _HOLES, _MOST = 10, 0.2
-"""Copies of holes to hold out at least, as far as they are not more than this share of the entries."""
+"""Hold out at least this many copies of holes, but at most this share of the entries."""
 
 _TRIES, _TOUCHING = 1000, 60
-"""Copies that are tried, and how many in a row may touch a hole before one of them is taken all the same."""
+"""Copies to try, and how many in a row may touch a hole before one of them is accepted anyway."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +51,7 @@ class Judges:
     in_holes : bool
         Whether the clusters are copies of holes.
     unlike_the_gaps : bool
-        Whether the gaps are holes, of which no copies could be held out.
+        Whether the gaps are holes, but no copies of them could be held out.
     """
 
     held_out: Bools
@@ -66,7 +66,7 @@ class Judges:
     def drawn(
         cls, values: npt.NDArray[Any], observed: Bools, fraction: float, rng: np.random.Generator
     ) -> Judges:
-        """Draw judges of a matrix.
+        """Draw held-out entries of a matrix.
 
         Parameters
         ----------
@@ -107,7 +107,7 @@ class Judges:
 
     @property
     def count(self) -> int:
-        """How many clusters there are."""
+        """Number of clusters."""
         return int(self.clusters.max()) + 1
 
     def errors(self, matrix: npt.NDArray[Any]) -> Floats:
@@ -116,7 +116,7 @@ class Judges:
         return np.bincount(self.clusters, weights=sizes) / np.bincount(self.clusters)
 
     def forecast_error(self, errors: Floats) -> float:
-        """Return how far the error on the missing entries is likely to be from the mean of these."""
+        """Return the standard error of the clusters' mean as a forecast for the missing entries."""
         of_gaps = (self.gaps.astype(np.float64) ** 2).sum() / max(self.gaps.sum(), 1) ** 2
         return float(np.sqrt(errors.var(ddof=1) * (1 / len(errors) + of_gaps)))
 
@@ -127,7 +127,7 @@ def standard_error(errors: Floats) -> float:
 
 
 def _labels(observed: Bools, wanted: int, rng: np.random.Generator) -> npt.NDArray[np.int64] | None:
-    """Return the number of the copy at each entry, −1 at the others; None if there are no holes to copy."""
+    """Return the number of the copied hole at each entry, −1 elsewhere; None if no holes can be copied."""
     if not have_holes(observed):
         return None
     from scipy import ndimage
@@ -142,12 +142,12 @@ def _labels(observed: Bools, wanted: int, rng: np.random.Generator) -> npt.NDArr
             break
         copy = holes(observed, 1, rng)
         if not copy.any():
-            break  # it has tried many places by itself
+            break  # it has tried many places already
         copy &= left
         lines_lost = any((left.any(axis) != (left & ~copy).any(axis)).any() for axis in (0, 1))
         if lines_lost or not copy.any():
             continue
-        # Holes that touch are one larger hole, which is harder to fill than those that are missing.
+        # Holes that touch form a larger one, which is harder to fill than the missing ones.
         if touching < _TOUCHING and (ndimage.binary_dilation(copy) & ~left).any():
             touching += 1
             continue
@@ -158,7 +158,7 @@ def _labels(observed: Bools, wanted: int, rng: np.random.Generator) -> npt.NDArr
 
 
 def _sizes(missing: Bools) -> npt.NDArray[np.int64]:
-    """Return how many entries each hole has."""
+    """Return the number of entries of each hole."""
     from scipy import ndimage
 
     labels, count = ndimage.label(missing)

@@ -1,4 +1,4 @@
-"""What entries may be: between bounds, and whole numbers. The one place that clips and rounds."""
+"""Bounds and whole numbers: check what a caller asks for, and clip and round matrices accordingly."""
 
 from __future__ import annotations
 
@@ -21,15 +21,14 @@ _UNBOUNDED = (-np.inf, np.inf)
 
 @dataclass(frozen=True, eq=False)
 class Bounds:
-    """The least and the largest value of each column, and which columns hold whole numbers alone.
+    """The least and the largest value of each column, and which columns hold whole numbers only.
 
-    Made by :meth:`of`, which checks what callers say.
+    Use :meth:`of`, which checks its arguments, to make one.
 
     Attributes
     ----------
     low, high : float64 arrays, (n,) or ()
-        Infinite where there is no bound; whole numbers where the column has these alone. Without axes, the
-        same for all columns.
+        Infinite where there is no bound; whole in columns of whole numbers. Without axes, for all columns.
     whole : boolean array of the same shape
 
     Examples
@@ -49,16 +48,16 @@ class Bounds:
     def of(
         cls, bounds: Any = None, integers: Any = None, columns: int | None = None, labels: Any = None
     ) -> Bounds | None:
-        """Return what ``bounds`` and ``integers`` of :func:`airnp.fit` mean; None if they say nothing.
+        """Return the bounds that ``bounds`` and ``integers`` of :func:`airnp.fit` describe; None if none.
 
         Parameters
         ----------
         bounds : None, (low, high), or mapping of column label to (low, high)
         integers : None, bool, booleans (n,), or list of column positions or labels
         columns : int, optional
-            How many there are. Default: unknown, so that only scalars and True or False can be meant.
+            Number of columns. Default: unknown, which allows only scalars and True or False.
         labels : sequence of length ``columns``, optional
-            What the columns are called; ``integers`` then lists labels.
+            Names of the columns; ``integers`` then lists names.
         """
         names = None if labels is None else list(labels)
         low, high = _checked_bounds(bounds, columns, names)
@@ -73,7 +72,7 @@ class Bounds:
         return cls(np.asarray(tight + 0.0), np.asarray(narrow + 0.0), np.array(whole))
 
     def put_on(self, matrix: Array) -> Array:
-        """Return a matrix with its entries rounded where they must be whole, and within the bounds.
+        """Return a matrix clipped to the bounds, with the columns of whole numbers rounded.
 
         Parameters
         ----------
@@ -82,9 +81,9 @@ class Bounds:
         Returns
         -------
         array
-            Of the same namespace, device and dtype. A bound that the dtype does not have is rounded inwards
-            (to the nearest if the dtype has no number between low and high): 0.1 is
-            no number of float32, and the next one up is above 0.1.
+            Of the same namespace, device and dtype. A bound that the dtype cannot represent is rounded
+            inwards, or to the nearest number if there is none between low and high: float32 has no 0.1, and
+            its next number up is above 0.1.
         """
         xp, place, kind = array_namespace(matrix), device(matrix), dtype_name(matrix.dtype)
         with beside(matrix):
@@ -95,6 +94,7 @@ class Bounds:
             return xp.where(matrix > high, high, matrix)
 
     def _inwards(self, kind: str) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+        """Return the bounds in a dtype, rounded inwards."""
         low, high = self._nearest(kind)
         inner = (
             np.where(low < self.low, np.nextafter(low, low.dtype.type(np.inf)), low),
@@ -108,7 +108,7 @@ class Bounds:
             return self.low.astype(kind), self.high.astype(kind)
 
     def options(self, columns: Bools) -> dict[str, Any]:
-        """Return what these bounds are as arguments of :func:`airnp.fit`, for some of n columns, (n,)."""
+        """Return these bounds as arguments of :func:`airnp.fit`, for the columns that a mask (n,) selects."""
         low, high, whole = (
             np.broadcast_to(each, columns.shape)[columns] for each in (self.low, self.high, self.whole)
         )
@@ -122,24 +122,23 @@ class Bounds:
             raise ValueError(f"bounds: {self._at(int(np.argmax(beyond)))} is beyond the range of {kind}")
 
     def outside(self, values: npt.NDArray[Any]) -> Bools:
-        """Return where values (…, n) are beyond a bound, as far as their dtype can tell; not where NaN."""
+        """Return where values (…, n) exceed a bound, compared in their own dtype; False where NaN."""
         low, high = self._nearest(values.dtype)
         return (values < low) | (values > high)
 
     def fractional(self, values: npt.NDArray[Any]) -> Bools:
-        """Return where values (…, n) should be whole numbers and are not; not where NaN."""
+        """Return where values (…, n) should be whole numbers and are not; False where NaN."""
         return np.asarray(self.whole & (np.rint(values) != values) & ~np.isnan(values))
 
     def check(self, values: Array, observed: Array) -> None:
-        """Raise ValueError if observed entries of a matrix (…, m, n) are not what they may be."""
+        """Raise ValueError if observed entries of a matrix (…, m, n) violate a bound or are not whole."""
         host, seen = to_numpy(values), to_numpy(observed)
         beyond, broken = self.outside(host) & seen, self.fractional(host) & seen
         if broken.any():
-            raise ValueError(f"integers: {_told(broken, host)} not whole numbers")
+            raise ValueError(f"integers: {_describe(broken, host)} not whole numbers")
         if beyond.any():
-            raise ValueError(
-                f"bounds: {_told(beyond, host)} outside of {self._at(np.argwhere(beyond)[0][-1])}"
-            )
+            column = np.argwhere(beyond)[0][-1]
+            raise ValueError(f"bounds: {_describe(beyond, host)} outside of {self._at(column)}")
 
     def _at(self, column: int) -> str:
         """Return the bounds of a column as text."""
@@ -147,11 +146,25 @@ class Bounds:
         return f"({low:g}, {high:g})"
 
 
+def bounds_at(bounds: Bounds, columns: npt.NDArray[Any]) -> Bounds:
+    """Return the bounds of entries, given the column of each; bounds without axes stay as they are.
+
+    Examples
+    --------
+    >>> limits = Bounds.of(([0.0, 1.0], [5.0, 9.0]), columns=2)
+    >>> bounds_at(limits, np.array([1, 1, 0])).high
+    array([9., 9., 5.])
+    """
+    if bounds.low.ndim == 0:
+        return bounds
+    return Bounds(bounds.low[columns], bounds.high[columns], bounds.whole[columns])
+
+
 ALL_WHOLE = Bounds(np.array(-np.inf), np.array(np.inf), np.array(True))
 """Whole numbers of any size, in all columns."""
 
 
-def _told(places: Bools, values: npt.NDArray[Any]) -> str:
+def _describe(places: Bools, values: npt.NDArray[Any]) -> str:
     first = tuple(map(int, np.argwhere(places)[0]))
     return f"{int(places.sum())} observed entries, such as {values[first]} at {first}, are"
 
@@ -159,17 +172,12 @@ def _told(places: Bools, values: npt.NDArray[Any]) -> str:
 def _raise_at(bad: Bools, low: Floats, high: Floats, names: list[Any] | None, expected: str) -> None:
     if not bad.any():
         return
-    found, where = (low, high), ""
+    where = ""
     if bad.ndim:
         column = int(np.argmax(bad))
-        found, where = (
-            (low[column], high[column]),
-            f" in column {column if names is None else names[column]!r}",
-        )
-    raise ValueError(f"bounds: expected {expected}, got ({found[0]:g}, {found[1]:g}){where}")
-
-
-# --- reading what callers say ---
+        low, high = low[column], high[column]
+        where = f" in column {column if names is None else names[column]!r}"
+    raise ValueError(f"bounds: expected {expected}, got ({low:g}, {high:g}){where}")
 
 
 def _checked_bounds(bounds: Any, columns: int | None, names: list[Any] | None) -> tuple[Floats, Floats]:
@@ -261,18 +269,3 @@ def _check_known(argument: str, labels: Any, names: list[Any]) -> None:
     if unknown:
         some = ", ".join(map(repr, unknown[:5]))
         raise ValueError(f"{argument}: expected labels of columns, there is none called {some}")
-
-
-def bounds_at(bounds: Bounds, columns: npt.NDArray[Any]) -> Bounds:
-    """Return the bounds of entries in these columns, one after the other; one pair for all stays that.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> limits = Bounds.of(([0.0, 1.0], [5.0, 9.0]), columns=2)
-    >>> bounds_at(limits, np.array([1, 1, 0])).high
-    array([9., 9., 5.])
-    """
-    if bounds.low.ndim == 0:
-        return bounds
-    return Bounds(bounds.low[columns], bounds.high[columns], bounds.whole[columns])

@@ -1,7 +1,7 @@
-"""Which observed entries to hold out, so that predicting them is like predicting the missing ones.
+"""Choose observed entries to hold out, so that predicting them is as hard as predicting the missing ones.
 
-Entries that are missing here and there are surrounded by observed ones; a hole in a picture is not. A fit
-that is asked to predict scattered entries only would look good long after it has begun to fill holes badly.
+Scattered missing entries have observed neighbours; the inside of a hole has none. A fit that is judged by
+scattered entries only would look good long after it has begun to fill holes badly.
 """
 
 from __future__ import annotations
@@ -14,29 +14,37 @@ from airnp.data.entries import Entries
 Bools = npt.NDArray[np.bool_]
 
 _CLUSTERED = 0.25
-"""How much more often than by chance the neighbours of missing entries are missing when gaps are holes."""
+"""Gaps are holes if the neighbours of missing entries are missing by this share more often than by chance."""
 
 _TRIES = 300
-"""Places that are tried for copies of holes."""
+"""Attempts to place a copy of a hole."""
 
-
-FEWEST = 20
-"""Entries to hold out at least, or a fifth if there are few."""
+_FEWEST = 20
+"""Hold out at least this many entries, or a fifth if there are few."""
 
 
 def how_many(total: int, fraction: float) -> int:
-    """Return how many of ``total`` observed entries to hold out: a share, but enough to judge by.
+    """Return how many of ``total`` observed entries to hold out: ``fraction`` of them, but at least a few.
 
     Examples
     --------
     >>> how_many(1000, 0.05), how_many(200, 0.05), how_many(50, 0.05)
     (50, 20, 10)
     """
-    return min(max(round(fraction * total), min(FEWEST, total // 5)), total - 1)
+    return min(max(round(fraction * total), min(_FEWEST, total // 5)), total - 1)
+
+
+def like_the_gaps(observed: Bools, wanted: int, rng: np.random.Generator) -> Bools:
+    """Choose about ``wanted`` observed entries to hold out, in holes if the missing ones form holes."""
+    if have_holes(observed):
+        held = holes(observed, wanted, rng)
+        if held.sum() >= wanted / 2:
+            return held
+    return scattered(observed, wanted, rng)
 
 
 def have_holes(observed: Bools) -> bool:
-    """Return whether missing entries lie together, as in pictures with holes, rather than here and there.
+    """Return whether missing entries form holes, as in damaged pictures, rather than being scattered.
 
     Examples
     --------
@@ -48,7 +56,7 @@ def have_holes(observed: Bools) -> bool:
     missing = ~observed
     if min(observed.shape) < 3 or not missing.any() or not observed.any():
         return False
-    # Over all pairs of neighbours in rows and columns, seen from either side.
+    # Count every pair of neighbours in rows and columns from both sides.
     pairs = [(missing[1:], missing[:-1]), (missing[:, 1:], missing[:, :-1])]
     both = sum(2 * int((a & b).sum()) for a, b in pairs)
     any_of_them = sum(int(a.sum()) + int(b.sum()) for a, b in pairs)
@@ -56,9 +64,9 @@ def have_holes(observed: Bools) -> bool:
 
 
 def scattered(observed: Bools, wanted: int, rng: np.random.Generator) -> Bools:
-    """Return ``wanted`` observed entries at random, as far as every row and column keeps one.
+    """Choose ``wanted`` observed entries at random, or fewer so that every row and column keeps one.
 
-    Measurements, and matrices of one row or column, are a list that keeps at least one.
+    A matrix of a single row or column, such as a list of measurements, keeps at least one entry in all.
     """
     held = np.zeros(observed.shape, dtype=bool)
     wanted = min(wanted, int(observed.sum()) - 1)
@@ -77,9 +85,9 @@ def scattered(observed: Bools, wanted: int, rng: np.random.Generator) -> Bools:
 
 
 def holes(observed: Bools, wanted: int, rng: np.random.Generator) -> Bools:
-    """Return about ``wanted`` observed entries under copies of the real holes, flipped and moved at random.
+    """Choose about ``wanted`` observed entries under copies of the real holes, flipped and moved at random.
 
-    A copy is left out if a row or column would lose all its entries. May return fewer, or none.
+    A copy is rejected if a row or column would lose all its entries, so there may be fewer, or none.
     """
     from scipy import ndimage
 
@@ -105,17 +113,8 @@ def holes(observed: Bools, wanted: int, rng: np.random.Generator) -> Bools:
 
 
 def _lines(observed: Bools) -> int:
-    """Return how many rows and columns have an entry."""
+    """Return the number of rows and columns that have an entry."""
     return int(observed.any(axis=0).sum() + observed.any(axis=1).sum())
-
-
-def like_the_gaps(observed: Bools, wanted: int, rng: np.random.Generator) -> Bools:
-    """Return about ``wanted`` observed entries to hold out, shaped as the missing ones are."""
-    if have_holes(observed):
-        held = holes(observed, wanted, rng)
-        if held.sum() >= wanted / 2:
-            return held
-    return scattered(observed, wanted, rng)
 
 
 def random_entries(entries: Entries, fraction: float, seed: int) -> Bools:

@@ -1,7 +1,6 @@
-"""Reading what people have: arrays of any namespace, masks, masked arrays, sparse matrices, tables, lists.
+"""Read data, mask and weights of any kind: arrays, masked arrays, sparse matrices, tables, lists.
 
-:func:`read` turns all of it into one :class:`Observations`: values, non-negative weights and a mask on equal
-terms, checked. It copies; what the caller handed over is never modified.
+:func:`read` checks them and returns :class:`Observations`. It copies and never modifies its arguments.
 """
 
 from __future__ import annotations
@@ -31,10 +30,16 @@ from airnp._arrays import (
     to_numpy,
 )
 
+_NUMERIC = ("bool", "integral", "real floating")
+
+
+class EmptyLineWarning(UserWarning):
+    """Some rows or columns have no observed entry at all."""
+
 
 @dataclass(frozen=True)
 class Labels:
-    """The row and column labels of a pandas DataFrame, to be put back on the result."""
+    """The row and column labels of a pandas DataFrame, for the result."""
 
     index: Any
     columns: Any
@@ -48,7 +53,7 @@ class Labels:
 
 @dataclass(frozen=True)
 class Observations:
-    """What was observed, ready for the mathematics.
+    """The observed entries of one matrix or a stack, checked and in floating point.
 
     Attributes
     ----------
@@ -60,7 +65,7 @@ class Observations:
     weights : array
         Weight of each entry in the fidelity: 1 (or what the caller gave) where observed, else 0. Same shape.
     xp : module
-        Namespace of the fit; may differ from that of ``values`` until :meth:`moved` was called.
+        Namespace of the fit; may differ from that of ``values`` until :meth:`moved` is called.
     device : object
         Device of the fit.
     dtype : str
@@ -87,9 +92,8 @@ class Observations:
         )
 
     def place(self, array: Array, dtype: str) -> Array:
-        """Return a copy of ``array`` where the fit lives, in ``dtype``."""
-        source = compat.array_namespace(array)
-        if source is self.xp:
+        """Return a copy of ``array`` in the namespace and on the device of the fit, in ``dtype``."""
+        if compat.array_namespace(array) is self.xp:
             return cast(array, self.xp, dtype)
         return from_numpy(to_numpy(array), self.xp, self.device, dtype)
 
@@ -128,6 +132,12 @@ def read(
     Returns
     -------
     Observations
+
+    Warns
+    -----
+    EmptyLineWarning
+        When rows or columns have no observed entry. The text asks whether the mask is inverted if one was
+        given, it hides more than half of Y, and all observed entries are equal, as under a logo.
     """
     data, stored, labels = _from_container("Y", Y)
     arrays = {"Y": data}
@@ -154,6 +164,8 @@ def read(
             entry_weights = entry_weights * given
             observed = entry_weights > 0
         _check_observed(data, observed, source, matrices)
+        if matrices:
+            _warn_of_empty_lines(data, observed, mask is not None, source)
         values = source.where(observed, data, source.zeros_like(data))
         _check_size(values, dtype, source)
         # Labels of measurements say nothing about the rows and columns of X.
@@ -216,8 +228,8 @@ def _from_container(name: str, value: Any) -> tuple[Array, Any, Labels | None]:
 
 
 def _stored_entries(matrix: Any) -> Any:
-    """Return a boolean array, True where a sparse matrix stores an entry, be it an explicit zero."""
-    # A matrix of the same structure that is True throughout: conversions between formats may drop zeros.
+    """Return a boolean array, True where a sparse matrix stores an entry, explicit zeros included."""
+    # All stored values become True first, because conversions between formats may drop zeros.
     pattern = matrix.tocoo(copy=True) if matrix.format in ("dok", "lil") else matrix.copy()
     pattern.data = np.ones_like(pattern.data, dtype=bool)
     return pattern.toarray()
@@ -262,8 +274,7 @@ def _check_aligned(name: str, labels: Labels | None, other: Labels | None) -> No
 
 
 def _checked_values(data: Array, xp: Namespace, matrices: bool) -> Array:
-    numeric = ("bool", "integral", "real floating")
-    if not (hasattr(data, "dtype") and _is_dtype(data, numeric, xp)):
+    if not (hasattr(data, "dtype") and _is_dtype(data, _NUMERIC, xp)):
         raise TypeError(f"Y: expected real numbers, got dtype {data.dtype}")
     if matrices and data.ndim < 2:
         raise ValueError(f"Y: expected a matrix (m, n) or a stack (..., m, n), got shape {tuple(data.shape)}")
@@ -290,7 +301,7 @@ def _observed(data: Array, mask: Array | None, stored: Any, xp: Namespace) -> Ar
         return ~xp.isnan(data)
     observed = xp.ones_like(data, dtype=xp.bool)
     if mask is not None:
-        if not _is_dtype(mask, ("bool", "integral", "real floating"), xp):
+        if not _is_dtype(mask, _NUMERIC, xp):
             raise TypeError(f"mask: expected booleans or 0 and 1, got dtype {mask.dtype}")
         mask = _same_shape("mask", mask, data, xp)
         if not _is_dtype(mask, ("bool",), xp):
@@ -306,7 +317,7 @@ def _observed(data: Array, mask: Array | None, stored: Any, xp: Namespace) -> Ar
 
 
 def _checked_weights(weights: Array, data: Array, xp: Namespace) -> Array:
-    if not _is_dtype(weights, ("bool", "integral", "real floating"), xp):
+    if not _is_dtype(weights, _NUMERIC, xp):
         raise TypeError(f"weights: expected real numbers, got dtype {weights.dtype}")
     precise = _working_float(weights.dtype, None, xp, compat.device(weights))
     weights = cast(_same_shape("weights", weights, data, xp), xp, precise)
@@ -317,7 +328,7 @@ def _checked_weights(weights: Array, data: Array, xp: Namespace) -> Array:
 
 
 def _check_observed(data: Array, observed: Array, xp: Namespace, matrices: bool) -> None:
-    """Raise when observed entries are not finite or there are none; warn of empty rows and columns."""
+    """Raise if observed entries are not finite, or if a matrix has none."""
     bad = observed & ~xp.isfinite(data)
     if bool(xp.any(bad)):
         places = np.argwhere(to_numpy(bad))
@@ -329,16 +340,22 @@ def _check_observed(data: Array, observed: Array, xp: Namespace, matrices: bool)
     if not bool(xp.all(xp.any(observed, axis=axes))):
         where = "" if observed.ndim == 2 or not matrices else " in at least one matrix of the stack"
         raise ValueError(f"Y: no entry is observed{where}")
-    if matrices:
-        rows = int(xp.sum(cast(~xp.any(observed, axis=-1), xp, "int64")))
-        columns = int(xp.sum(cast(~xp.any(observed, axis=-2), xp, "int64")))
-        if rows or columns:
-            warnings.warn(
-                f"{rows} rows and {columns} columns have no observed entry; "
-                "they are filled through the graphs and the factors alone",
-                EmptyLineWarning,
-                stacklevel=_callers_level(),
-            )
+
+
+def _warn_of_empty_lines(data: Array, observed: Array, masked: bool, xp: Namespace) -> None:
+    """Warn of rows and columns without any entry, and ask whether a mask that was given is inverted."""
+    rows, columns = (int(xp.sum(cast(~xp.any(observed, axis=axis), xp, "int64"))) for axis in (-1, -2))
+    if not (rows or columns):
+        return
+    message = (
+        f"{rows} rows and {columns} columns have no observed entry; "
+        "they are filled through the graphs and the factors alone"
+    )
+    if masked:
+        seen = data[observed]
+        if 2 * compat.size(seen) < compat.size(data) and bool(xp.all(seen == seen[0])):
+            message += "; all observed entries are equal: is the mask inverted? True means observed"
+    warnings.warn(message, EmptyLineWarning, stacklevel=_callers_level())
 
 
 def _callers_level() -> int:
@@ -350,7 +367,7 @@ def _callers_level() -> int:
 
 
 def _check_size(values: Array, dtype: str, xp: Namespace) -> None:
-    """Raise when the fit's type cannot hold the data, whose own type is more precise."""
+    """Raise if the fit's type cannot hold the data, whose own type is more precise."""
     limits = np.finfo(dtype)
     low, high = float(limits.tiny), float(limits.max)
     largest = float(xp.max(xp.abs(values)))
@@ -358,7 +375,3 @@ def _check_size(values: Array, dtype: str, xp: Namespace) -> None:
         raise ValueError(
             f"dtype: {dtype} holds numbers of size {low:.1e} to {high:.1e}, the largest of Y is {largest:.1e}"
         )
-
-
-class EmptyLineWarning(UserWarning):
-    """Some rows or columns have no observed entry at all."""

@@ -1,4 +1,4 @@
-"""Linear maps with adjoints: rows, columns and blocks of X, and the operators that users bring."""
+"""Linear maps with adjoints: the rows, columns and blocks of X that graphs connect, and users' operators."""
 
 from __future__ import annotations
 
@@ -6,221 +6,19 @@ from dataclasses import dataclass, replace
 from operator import index
 from typing import Any, Protocol, runtime_checkable
 
-import array_api_compat as compat
 import numpy as np
 import numpy.typing as npt
-from array_api_compat import array_namespace
+from array_api_compat import array_namespace, device, is_array_api_obj, is_numpy_array, is_torch_array
 
 from airnp._arrays import Array, Namespace, from_numpy, namespace_name, to_numpy
-
-
-class FlatOperator:
-    """A ``scipy.sparse.linalg.LinearOperator`` on X.ravel(), as a map on matrices.
-
-    Parameters
-    ----------
-    operator : object with ``matvec``, ``rmatvec`` and ``shape`` (o, m·n)
-    shape : (m, n)
-        Shape of the matrices it acts on.
-    measured : tuple of int, optional
-        Shape of the measurements. Default (o,).
-    """
-
-    def __init__(self, operator: Any, shape: tuple[int, int], measured: tuple[int, ...] = (-1,)) -> None:
-        self._operator = operator
-        self._shape = shape
-        self._measured = measured
-
-    def forward(self, X: Array) -> Array:
-        """Return the o measurements of X."""
-        return self._operator.matvec(X.reshape(-1)).reshape(self._measured)
-
-    def adjoint(self, Z: Array) -> Array:
-        """Return the adjoint of the operator applied to measurements, shape (m, n)."""
-        try:
-            image = self._operator.rmatvec(Z.reshape(-1))
-        except NotImplementedError:
-            raise ValueError("operator: expected one with an adjoint (rmatvec), this has none") from None
-        return image.reshape(self._shape)
-
-
-class GuardedMap:
-    """A user's map whose results are real arrays of the namespace, device and type of what it is given.
-
-    A map made of float64 numbers answers a float32 matrix in float64, which would double the work that
-    follows or, with PyTorch, be refused far from its cause.
-
-    Parameters
-    ----------
-    name : str
-        The argument that the map was given as, for the error.
-    transform : Transform
-    """
-
-    def __init__(self, name: str, transform: Transform) -> None:
-        self._name = name
-        self._transform = transform
-
-    def forward(self, X: Array) -> Array:
-        """Return T(X)."""
-        return _like(f"{self._name}: forward", self._transform.forward(X), X)
-
-    def adjoint(self, Z: Array) -> Array:
-        """Return T*(Z)."""
-        return _like(f"{self._name}: adjoint", self._transform.adjoint(Z), Z)
-
-
-def _like(name: str, result: Any, given: Array) -> Array:
-    """Return ``result`` in the type of ``given``; raise unless it is an array of the same kind and place."""
-    xp = compat.array_namespace(given)
-    if not compat.is_array_api_obj(result) or compat.array_namespace(result) is not xp:
-        raise TypeError(f"{name} must return an array of {namespace_name(xp)}, got {type(result).__name__}")
-    place, found = compat.device(given), compat.device(result)
-    if str(place) != str(found):
-        raise TypeError(f"{name} must return an array on {place}, got one on {found}")
-    if compat.is_torch_array(result):
-        result = result.detach()  # of parameters that the user trains elsewhere
-    elif compat.is_numpy_array(result):
-        result = np.asarray(result)  # a numpy.matrix multiplies otherwise
-    if result.dtype == given.dtype:
-        return result
-    if not any(xp.isdtype(result.dtype, kind) for kind in ("bool", "integral", "real floating")):
-        raise TypeError(f"{name} must return real numbers, got dtype {result.dtype}")
-    return xp.astype(result, given.dtype, copy=False)
-
-
-def is_flat_operator(operator: Any) -> bool:
-    """Whether ``operator`` is called as SciPy's linear operators are."""
-    return all(hasattr(operator, name) for name in ("matvec", "rmatvec", "shape"))
-
-
-def measurement_operator(
-    operator: Any, measurements: Array, shape: Any, xp: Namespace
-) -> tuple[Any, tuple[int, int]]:
-    """Return an operator with ``forward`` and ``adjoint``, and the shape of the matrices it acts on.
-
-    Parameters
-    ----------
-    operator : object with forward and adjoint, or SciPy linear operator
-    measurements : array
-        What was measured; its shape is that of ``forward``'s result.
-    shape : (m, n) or None
-        As the caller gave it. Without it, SciPy's operators act on matrices of the measurements' own shape if
-        their size fits, and other operators are asked through their adjoint.
-    xp : module
-    """
-    if shape is not None:
-        shape = _checked_shape(shape)
-    if is_flat_operator(operator):
-        home = "cupy" if type(operator).__module__.startswith("cupyx") else "numpy"
-        if namespace_name(xp) != home:
-            library = type(operator).__module__.partition(".")[0]
-            raise TypeError(
-                f"operator: {library}'s linear operators work on arrays of {home}, the problem is in "
-                f"{namespace_name(xp)}; give an object with forward and adjoint instead"
-            )
-        outputs, inputs = operator.shape
-        if shape is None and len(measurements.shape) == 2 and measurements.size == inputs:
-            shape = tuple(measurements.shape)
-        if shape is None:
-            raise ValueError(
-                f"shape: expected (m, n) with m·n = {inputs}, the shape of the matrix that operator acts on; "
-                "got None"
-            )
-        if shape[0] * shape[1] != inputs or measurements.size != outputs:
-            raise ValueError(
-                f"operator: its shape {tuple(operator.shape)} does not fit {measurements.size} measurements "
-                f"of a matrix of {shape[0]}x{shape[1]}"
-            )
-        return GuardedMap("operator", FlatOperator(operator, shape, tuple(measurements.shape))), shape
-    if not isinstance(operator, Transform):
-        raise TypeError(
-            "operator: expected a scipy.sparse.linalg.LinearOperator or an object with forward and adjoint, "
-            f"got {type(operator).__name__}"
-        )
-    guarded = GuardedMap("operator", operator)
-    if shape is None:
-        shape = _checked_shape(tuple(guarded.adjoint(measurements).shape))
-    ones = xp.ones(shape, dtype=measurements.dtype, device=compat.device(measurements))
-    image = guarded.forward(ones)
-    # The sizes alone are not enough: an adjoint may take (o, 1) for something else than (o,).
-    if tuple(image.shape) != tuple(measurements.shape):
-        raise ValueError(
-            f"operator: forward gives shape {tuple(image.shape)}, "
-            f"the measurements Y have {tuple(measurements.shape)}"
-        )
-    return guarded, shape
-
-
-def check_shape_of_entries(shape: Any, found: tuple[int, int]) -> None:
-    """Raise unless ``shape``, if given, is that of the matrices found in Y."""
-    if shape is not None and _checked_shape(shape) != found:
-        raise ValueError(f"shape: expected that of Y, {found}, or None without operator, got {shape!r}")
-
-
-def _checked_shape(shape: Any) -> tuple[int, int]:
-    try:
-        m, n = map(index, shape)
-    except (TypeError, ValueError):
-        raise ValueError(f"shape: expected two whole numbers (m, n), got {shape!r}") from None
-    if m < 1 or n < 1:
-        raise ValueError(f"shape: expected at least one row and one column, got {shape!r}")
-    return m, n
-
-
-def check_adjoint(
-    name: str, transform: Transform, like: Array, xp: Namespace, device: Any, dtype: str
-) -> Array:
-    """Raise unless ``transform`` is linear and its adjoint passes the dot test; return T of a random X.
-
-    The test is ⟨T(x), z⟩ = ⟨x, T*(z)⟩ for a random x, and T(−2x) = −2 T(x). A map that fails it would
-    silently optimise something else than its user believes. Half of z is random and half is T(x): two
-    random vectors of a million entries are nearly orthogonal, and any adjoint would pass in float32.
-
-    Parameters
-    ----------
-    name : str
-        The argument's name, for the error.
-    transform : Transform
-    like : array
-        Its shape is that of X.
-    """
-    rng = np.random.default_rng(0)
-    guarded = GuardedMap(name, transform)
-    x = from_numpy(rng.standard_normal(tuple(like.shape)), xp, device, dtype)
-    image = guarded.forward(x)
-    host_x, host_image = _host(x), _host(image)
-    size = float(np.linalg.norm(host_image))
-    noise = rng.standard_normal(host_image.shape)
-    z = from_numpy(host_image + noise * ((size or 1.0) / np.linalg.norm(noise)), xp, device, dtype)
-    back = guarded.adjoint(z)
-    if tuple(back.shape) != tuple(x.shape):
-        raise ValueError(
-            f"{name}: adjoint must return the shape that forward takes, {tuple(x.shape)}, "
-            f"got {tuple(back.shape)}"
-        )
-    left, right = np.sum(host_image * _host(z)), np.sum(host_x * _host(back))
-    tolerance = 1e-3 if dtype == "float32" else 1e-8
-    if not abs(left - right) <= tolerance * size * np.linalg.norm(_host(z)):
-        raise ValueError(
-            f"{name}: adjoint is not the adjoint of forward: <forward(x), z> = {left:.6g}, "
-            f"<x, adjoint(z)> = {right:.6g}"
-        )
-    if not np.linalg.norm(_host(guarded.forward(-2 * x)) + 2 * host_image) <= tolerance * size:
-        raise ValueError(f"{name}: forward is not linear: forward(-2 x) differs from -2 forward(x)")
-    return image
-
-
-def _host(array: Array) -> npt.NDArray[np.float64]:
-    return to_numpy(array).astype(np.float64)
 
 
 @runtime_checkable
 class Transform(Protocol):
     """A linear map from a matrix X (…, m, n) to Z (…, k, d) whose k rows are a graph's nodes.
 
-    ``adjoint`` must satisfy ⟨forward(X), Z⟩ = ⟨X, adjoint(Z)⟩ for all X and Z; airnp tries it once on random
-    arrays before it uses the map.
+    ``adjoint`` must satisfy ⟨forward(X), Z⟩ = ⟨X, adjoint(Z)⟩ for all X and Z; :func:`check_adjoint` tests it
+    on random arrays before the map is used.
     """
 
     def forward(self, X: Array) -> Array:
@@ -268,7 +66,7 @@ class Blocks:
     height, width : int
         Size of a block, in entries.
     shape : (m, n), optional
-        Shape of the matrices, which the adjoint has to know; a fit sets it by itself.
+        Shape of the matrices, which the adjoint needs; a fit sets it.
 
     Examples
     --------
@@ -322,9 +120,8 @@ class Blocks:
 
 def _swap_middle(array: Array) -> Array:
     """Exchange the second and third of the last four axes; its own inverse."""
-    batch = tuple(range(array.ndim - 4))
-    last = array.ndim - 4
-    return array_namespace(array).permute_dims(array, (*batch, last, last + 2, last + 1, last + 3))
+    k = array.ndim - 4
+    return array_namespace(array).permute_dims(array, (*range(k), k, k + 2, k + 1, k + 3))
 
 
 _NAMED: dict[str, Transform] = {"rows": Rows(), "columns": Columns()}
@@ -360,3 +157,204 @@ def axis_name(axis: Any) -> str:
     if isinstance(axis, str):
         return axis
     return "blocks" if isinstance(axis, Blocks) else type(axis).__name__.lower()
+
+
+class FlatOperator:
+    """A ``scipy.sparse.linalg.LinearOperator`` on X.ravel(), as a map on matrices.
+
+    Parameters
+    ----------
+    operator : object with ``matvec``, ``rmatvec`` and ``shape`` (o, m·n)
+    shape : (m, n)
+        Shape of the matrices it acts on.
+    measured : tuple of int, optional
+        Shape of the measurements. Default (o,).
+    """
+
+    def __init__(self, operator: Any, shape: tuple[int, int], measured: tuple[int, ...] = (-1,)) -> None:
+        self._operator = operator
+        self._shape = shape
+        self._measured = measured
+
+    def forward(self, X: Array) -> Array:
+        """Return the o measurements of X."""
+        return self._operator.matvec(X.reshape(-1)).reshape(self._measured)
+
+    def adjoint(self, Z: Array) -> Array:
+        """Return the adjoint of the operator applied to measurements, shape (m, n)."""
+        try:
+            image = self._operator.rmatvec(Z.reshape(-1))
+        except NotImplementedError:
+            raise ValueError("operator: expected one with an adjoint (rmatvec), this has none") from None
+        return image.reshape(self._shape)
+
+
+class GuardedMap:
+    """A user's map, with its results checked and cast to the type of its argument.
+
+    A map that holds float64 numbers turns float32 into float64, which would double the work that follows or,
+    with PyTorch, fail far from its cause.
+
+    Parameters
+    ----------
+    name : str
+        The argument that the map was given as, for the error.
+    transform : Transform
+    """
+
+    def __init__(self, name: str, transform: Transform) -> None:
+        self._name = name
+        self._transform = transform
+
+    def forward(self, X: Array) -> Array:
+        """Return T(X)."""
+        return _like(f"{self._name}: forward", self._transform.forward(X), X)
+
+    def adjoint(self, Z: Array) -> Array:
+        """Return T*(Z)."""
+        return _like(f"{self._name}: adjoint", self._transform.adjoint(Z), Z)
+
+
+def _like(name: str, result: Any, given: Array) -> Array:
+    """Return ``result`` in the dtype of ``given``; raise unless namespace and device are the same."""
+    xp = array_namespace(given)
+    if not is_array_api_obj(result) or array_namespace(result) is not xp:
+        raise TypeError(f"{name} must return an array of {namespace_name(xp)}, got {type(result).__name__}")
+    place, found = device(given), device(result)
+    if str(place) != str(found):
+        raise TypeError(f"{name} must return an array on {place}, got one on {found}")
+    if is_torch_array(result):
+        result = result.detach()  # the map may hold parameters that the user trains
+    elif is_numpy_array(result):
+        result = np.asarray(result)  # a numpy.matrix would multiply differently
+    if result.dtype == given.dtype:
+        return result
+    if not any(xp.isdtype(result.dtype, kind) for kind in ("bool", "integral", "real floating")):
+        raise TypeError(f"{name} must return real numbers, got dtype {result.dtype}")
+    return xp.astype(result, given.dtype, copy=False)
+
+
+def is_flat_operator(operator: Any) -> bool:
+    """Return whether ``operator`` has the interface of SciPy's linear operators."""
+    return all(hasattr(operator, name) for name in ("matvec", "rmatvec", "shape"))
+
+
+def measurement_operator(
+    operator: Any, measurements: Array, shape: Any, xp: Namespace
+) -> tuple[Any, tuple[int, int]]:
+    """Return an operator with ``forward`` and ``adjoint``, and the shape of the matrices it acts on.
+
+    Parameters
+    ----------
+    operator : object with forward and adjoint, or SciPy linear operator
+    measurements : array
+        What was measured; its shape is that of ``forward``'s result.
+    shape : (m, n) or None
+        As the caller gave it. If None: the measurements' own shape for a SciPy operator of fitting size,
+        and the shape that ``adjoint`` returns for other operators.
+    xp : module
+    """
+    if shape is not None:
+        shape = _checked_shape(shape)
+    if is_flat_operator(operator):
+        home = "cupy" if type(operator).__module__.startswith("cupyx") else "numpy"
+        if namespace_name(xp) != home:
+            library = type(operator).__module__.partition(".")[0]
+            raise TypeError(
+                f"operator: {library}'s linear operators work on arrays of {home}, the problem is in "
+                f"{namespace_name(xp)}; give an object with forward and adjoint instead"
+            )
+        outputs, inputs = operator.shape
+        if shape is None and len(measurements.shape) == 2 and measurements.size == inputs:
+            shape = tuple(measurements.shape)
+        if shape is None:
+            raise ValueError(
+                f"shape: expected (m, n) with m·n = {inputs}, the shape of the matrix that operator acts on; "
+                "got None"
+            )
+        if shape[0] * shape[1] != inputs or measurements.size != outputs:
+            raise ValueError(
+                f"operator: its shape {tuple(operator.shape)} does not fit {measurements.size} measurements "
+                f"of a matrix of {shape[0]}x{shape[1]}"
+            )
+        return GuardedMap("operator", FlatOperator(operator, shape, tuple(measurements.shape))), shape
+    if not isinstance(operator, Transform):
+        raise TypeError(
+            "operator: expected a scipy.sparse.linalg.LinearOperator or an object with forward and adjoint, "
+            f"got {type(operator).__name__}"
+        )
+    guarded = GuardedMap("operator", operator)
+    if shape is None:
+        shape = _checked_shape(tuple(guarded.adjoint(measurements).shape))
+    ones = xp.ones(shape, dtype=measurements.dtype, device=device(measurements))
+    image = guarded.forward(ones)
+    # Equal sizes are not enough: an adjoint may treat (o, 1) differently from (o,).
+    if tuple(image.shape) != tuple(measurements.shape):
+        raise ValueError(
+            f"operator: forward gives shape {tuple(image.shape)}, "
+            f"the measurements Y have {tuple(measurements.shape)}"
+        )
+    return guarded, shape
+
+
+def check_shape_of_entries(shape: Any, found: tuple[int, int]) -> None:
+    """Raise unless ``shape``, if given, is that of the matrices found in Y."""
+    if shape is not None and _checked_shape(shape) != found:
+        raise ValueError(f"shape: expected that of Y, {found}, or None without operator, got {shape!r}")
+
+
+def _checked_shape(shape: Any) -> tuple[int, int]:
+    try:
+        m, n = map(index, shape)
+    except (TypeError, ValueError):
+        raise ValueError(f"shape: expected two whole numbers (m, n), got {shape!r}") from None
+    if m < 1 or n < 1:
+        raise ValueError(f"shape: expected at least one row and one column, got {shape!r}")
+    return m, n
+
+
+def check_adjoint(
+    name: str, transform: Transform, like: Array, xp: Namespace, place: Any, dtype: str
+) -> Array:
+    """Raise unless ``transform`` is linear and its adjoint passes the dot test; return T of a random X.
+
+    The test is ⟨T(x), z⟩ = ⟨x, T*(z)⟩ for a random x, and T(−2x) = −2 T(x). A map that fails it would
+    silently optimise another objective. Half of z is random and half is T(x): two random vectors of a million
+    entries are nearly orthogonal, so any adjoint would pass in float32.
+
+    Parameters
+    ----------
+    name : str
+        The argument's name, for the error.
+    transform : Transform
+    like : array
+        Its shape is that of X.
+    """
+    rng = np.random.default_rng(0)
+    guarded = GuardedMap(name, transform)
+    x = from_numpy(rng.standard_normal(tuple(like.shape)), xp, place, dtype)
+    image = guarded.forward(x)
+    host_x, host_image = _host(x), _host(image)
+    size = float(np.linalg.norm(host_image))
+    noise = rng.standard_normal(host_image.shape)
+    z = from_numpy(host_image + noise * ((size or 1.0) / np.linalg.norm(noise)), xp, place, dtype)
+    back = guarded.adjoint(z)
+    if tuple(back.shape) != tuple(x.shape):
+        raise ValueError(
+            f"{name}: adjoint must return the shape that forward takes, {tuple(x.shape)}, "
+            f"got {tuple(back.shape)}"
+        )
+    left, right = np.sum(host_image * _host(z)), np.sum(host_x * _host(back))
+    tolerance = 1e-3 if dtype == "float32" else 1e-8
+    if not abs(left - right) <= tolerance * size * np.linalg.norm(_host(z)):
+        raise ValueError(
+            f"{name}: adjoint is not the adjoint of forward: <forward(x), z> = {left:.6g}, "
+            f"<x, adjoint(z)> = {right:.6g}"
+        )
+    if not np.linalg.norm(_host(guarded.forward(-2 * x)) + 2 * host_image) <= tolerance * size:
+        raise ValueError(f"{name}: forward is not linear: forward(-2 x) differs from -2 forward(x)")
+    return image
+
+
+def _host(array: Array) -> npt.NDArray[np.float64]:
+    return to_numpy(array).astype(np.float64)

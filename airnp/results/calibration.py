@@ -1,4 +1,4 @@
-"""Entries that were predicted by something that had not seen them, beside what was observed."""
+"""Out-of-sample predictions of observed entries, and the conformal quantile of their errors."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ Bools = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """Observed entries beside their predictions by something that had not seen them.
+    """Observed entries and predictions of them that were made without them.
 
-    After a fit, these are the entries that it held out, and the iterate that it chose by them, before it went
-    on with all entries. Where a matrix of low rank replaced the fit, that matrix is found again without
-    some entries, ten times with others left out.
+    After a fit, these are the entries that it held out, predicted by the iterate that it chose before it
+    continued with all entries. Where a low-rank matrix replaced the fit, that matrix is computed again ten
+    times, each time without some of the entries.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class Calibration:
 
     @property
     def errors(self) -> Values:
-        """Sizes of the differences, (k,)."""
+        """Absolute errors of the predictions, (k,)."""
         return np.abs(self.values - self.predictions)
 
     def of_problem(self, problem: tuple[int, ...]) -> Calibration:
@@ -62,7 +62,7 @@ def calibration(
     normalization: Normalization,
     bounds: Bounds | None = None,
 ) -> Calibration | None:
-    """Return what is known about entries that were left out; None if none were.
+    """Return the entries that were left out with their predictions; None if there are none.
 
     Parameters
     ----------
@@ -73,9 +73,9 @@ def calibration(
     normalization : Normalization
         Of these matrices.
     bounds : Bounds, optional
-        Which predictions must keep.
+        Of the predictions.
     """
-    # Residuals may be a millionth of the offset: not in float32.
+    # In float64, because residuals may be a millionth of the offset.
     parts = (normalization.offset, normalization.scale)
     offset, scale = (to_numpy(part).astype(np.float64) for part in parts)
     known = to_numpy(observed).astype(np.float64)
@@ -92,22 +92,11 @@ def calibration(
 
 
 _ROUNDING = 1e-9
-"""(n + 1)·level is a whole number for levels such as 0.9, and must not become the next one by rounding."""
-
-
-def rank_of(count: int, level: float) -> int:
-    """Return k = ⌈(n + 1)·level⌉; more than ``count`` if so few scores cannot tell.
-
-    Examples
-    --------
-    >>> rank_of(9, 0.9), rank_of(99, 0.9), rank_of(8, 0.9)
-    (9, 90, 9)
-    """
-    return max(1, math.ceil((count + 1) * level - _ROUNDING))
+"""Keeps rounding from raising (n + 1)·level, a whole number for levels such as 0.9, to the next one."""
 
 
 def fewest(level: float) -> int:
-    """Return how many scores there must be at least: n ≥ level / (1 − level).
+    """Return the least number of scores that a level needs: n ≥ level / (1 − level).
 
     Examples
     --------
@@ -118,7 +107,7 @@ def fewest(level: float) -> int:
 
 
 def quantile(scores: Values, level: float) -> float:
-    """Return the score that a new one does not exceed, with a probability of at least ``level``.
+    """Return the ⌈(n + 1)·level⌉th score, which a new one exceeds with probability 1 − ``level`` at most.
 
     Parameters
     ----------
@@ -132,7 +121,7 @@ def quantile(scores: Values, level: float) -> float:
     >>> quantile(np.arange(1.0, 10.0), 0.8)
     8.0
     """
-    rank = rank_of(len(scores), level)
+    rank = max(1, math.ceil((len(scores) + 1) * level - _ROUNDING))
     if rank > len(scores):
         raise ValueError(f"scores: a level of {level:g} needs at least {fewest(level)}, got {len(scores)}")
     return float(np.partition(scores, rank - 1)[rank - 1])

@@ -1,14 +1,13 @@
-r"""Learned graphs as results: sparse, reduced to what matters, ready for graph libraries.
+r"""Learned graphs of a fit: sparse, without weak edges, ready for graph libraries.
 
 A fit learns an adjacency A over rows or columns with the energy
 
 .. math:: R = tr(Z^T L Z) = \tfrac12 \sum_{ij} A_{ij} \|z_i - z_j\|^2, \qquad L = deg(A) - A
 
-A large weight says that two lines are alike. The weights here are these :math:`A_{ij}`, as the fit used
-them; nothing is scaled. With ``adjacency="row"``, the default, :math:`A = (P + P^T)/2` for a row-wise softmax
-P, so that its rows sum to 1 on average. The diagonal, which is what a line keeps for itself, has no part in R
-or L and is dropped; the mean degree is then between 0 and 1, and a line that resembles no other has a
-small degree.
+A large weight means that two lines are alike. The weights here are these :math:`A_{ij}`, unscaled. With
+``adjacency="row"``, the default, :math:`A = (P + P^T)/2` for a row-wise softmax P, so its rows sum to 1 on
+average. The diagonal has no part in R or L and is dropped; the mean degree is then between 0 and 1, and a
+line that resembles no other has a small degree.
 """
 
 from __future__ import annotations
@@ -19,18 +18,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_array, diags_array, triu
 
 from airnp._arrays import to_numpy
 from airnp._checks import checked_whole
+from airnp.regularizers.candidates import rank_in_row
 
 if TYPE_CHECKING:
-    from airnp.regularizers.candidates import rank_in_row
-from airnp.results.result import FitResult, FittedRegularizer
-
-__all__ = ["Graph", "learned_graph", "reduced"]
+    from airnp.results.result import FitResult, FittedRegularizer
 
 _SINGULAR = {"rows": "row", "columns": "column"}
+
+_NEGLIGIBLE = 1e-3
+"""Without a number of neighbours, weights up to this share of the largest are dropped."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +41,7 @@ class Graph:
     adjacency : scipy.sparse.csr_array of float64 (k, k)
         Symmetric, with a zero diagonal; only edges are stored. Any SciPy function for sparse arrays takes it.
     labels : pandas.Index or None
-        What the nodes are called, if the data came as a DataFrame.
+        Names of the nodes, if the data came as a DataFrame.
     name : str
         What the nodes are: ``"rows"``, ``"columns"``.
 
@@ -77,7 +76,7 @@ class Graph:
         return np.asarray(self.adjacency.sum(axis=1), dtype=np.float64).reshape(-1)
 
     def laplacian(self) -> Any:
-        """Return L = deg(A) − A of the edges that are here, as a scipy.sparse.csr_array (k, k).
+        """Return L = deg(A) − A as a scipy.sparse.csr_array (k, k).
 
         Examples
         --------
@@ -85,6 +84,8 @@ class Graph:
         array([[ 2., -2.],
                [-2.,  2.]])
         """
+        from scipy.sparse import csr_array, diags_array
+
         return csr_array(diags_array(self.degrees) - self.adjacency)
 
     def to_networkx(self) -> Any:
@@ -106,12 +107,14 @@ class Graph:
             import networkx
         except ImportError as error:
             raise ImportError('to_networkx needs networkx: pip install "airnp[graph]"') from error
+        from scipy.sparse import triu
+
         use_labels = self.labels is not None and self.labels.is_unique
         nodes = list(self.labels) if use_labels else list(range(self.n_nodes))
         graph = networkx.Graph()
         graph.add_nodes_from(nodes)
         edges = triu(self.adjacency, format="coo")
-        starts, ends = ([nodes[place] for place in side.tolist()] for side in (edges.row, edges.col))
+        starts, ends = ([nodes[node] for node in side.tolist()] for side in (edges.row, edges.col))
         graph.add_weighted_edges_from(zip(starts, ends, edges.data.tolist(), strict=True))
         return graph
 
@@ -129,11 +132,10 @@ def reduced(adjacency: Any, k: int | None = None, *, labels: Any = None, name: s
         symmetric, the mean of A and Aᵀ is taken. The diagonal is ignored.
     k : int, optional
         Keep the edge between i and j if j is one of the k strongest neighbours of i, or i one of those of
-        j. Each node then has at least k neighbours, as far as it has so many of positive weight, and may
-        have more. Which of two equally strong ones is kept is not defined. Default: keep every edge
-        stronger than a thousandth of the strongest.
+        j. Each node then has at least k neighbours, if it has that many of positive weight, and may have
+        more. Ties are broken arbitrarily. Default: keep edges stronger than a thousandth of the strongest.
     labels : pandas.Index, optional
-        What the nodes are called.
+        Names of the nodes.
     name : str
         What the nodes are.
 
@@ -148,6 +150,8 @@ def reduced(adjacency: Any, k: int | None = None, *, labels: Any = None, name: s
     >>> reduced(chain, k=1).n_edges, reduced(chain, k=2).n_edges, reduced(chain).n_edges
     (3, 5, 6)
     """
+    from scipy.sparse import csr_array
+
     weights = np.asarray(to_numpy(adjacency), dtype=np.float64)
     if weights.ndim != 2 or weights.shape[0] != weights.shape[1]:
         raise ValueError(f"adjacency: expected a square matrix, got shape {weights.shape}")
@@ -156,7 +160,7 @@ def reduced(adjacency: Any, k: int | None = None, *, labels: Any = None, name: s
     weights = (weights + weights.T) / 2
     np.fill_diagonal(weights, 0.0)
     if k is None:
-        kept = weights > NEGLIGIBLE * weights.max(initial=0.0)
+        kept = weights > _NEGLIGIBLE * weights.max(initial=0.0)
     else:
         kept = _strongest(weights, checked_whole("k", k))
     return Graph(csr_array(np.where(kept, weights, 0.0)), labels, name)
@@ -215,26 +219,20 @@ def learned_graph(result: FitResult, axis: str, k: int | None = None, problem: A
 
 
 def _is_learned(item: FittedRegularizer) -> bool:
-    # A graph without weight in the loss has no gradient and stays as random as it began.
+    # A graph without weight in the loss has no gradient and keeps its random start.
     return item.parameter is not None and item.weight > 0
 
 
-Integers = npt.NDArray[np.integer[Any]]
-
-NEGLIGIBLE = 1e-3
-"""Weights up to this share of the largest are dropped where no number of neighbours is given."""
 
 
 def strongest(adjacency: Any, k: int | None = None) -> Any:
-    """Return a symmetric adjacency in float64 without loops and weak edges; see :func:`reduced`.
+    """Return a sparse adjacency in float64 without loops and weak edges, which :func:`reduced` defines.
 
     Parameters
     ----------
     adjacency : scipy.sparse.csr_array (nodes, nodes)
         Symmetric and not negative.
     k : int, optional
-        Keep an edge that is among the k strongest of one of its ends. Default: keep every edge stronger than
-        a thousandth of the strongest.
 
     Examples
     --------
@@ -250,7 +248,7 @@ def strongest(adjacency: Any, k: int | None = None) -> Any:
     edges = (found.row != found.col) & (found.data > 0)
     rows, columns, weights = found.row[edges], found.col[edges], found.data[edges].astype(np.float64)
     if k is None:
-        kept = weights > NEGLIGIBLE * weights.max(initial=0.0)
+        kept = weights > _NEGLIGIBLE * weights.max(initial=0.0)
     else:
         near = rank_in_row(rows, columns, weights) < checked_whole("k", k)
         pattern = csr_array((near.astype(np.int8), (rows, columns)), shape=found.shape)
@@ -259,14 +257,14 @@ def strongest(adjacency: Any, k: int | None = None) -> Any:
 
 
 def chosen_problem(batch: tuple[int, ...], problem: Any) -> tuple[int, ...]:
-    """Return the index of one problem of a stack of shape ``batch``, checked; () where there is no stack.
+    """Return the checked index of one problem of a stack of shape ``batch``; () without a stack.
 
     Parameters
     ----------
     batch : tuple of int
         Shape of the stack; empty for one matrix.
     problem : int, tuple of int, or None
-        As a caller gave it. None means the only problem there is.
+        As a caller gave it. None means the only problem.
 
     Examples
     --------
@@ -275,7 +273,7 @@ def chosen_problem(batch: tuple[int, ...], problem: Any) -> tuple[int, ...]:
     """
     given = () if problem is None else problem if isinstance(problem, tuple) else (problem,)
     try:
-        chosen = tuple(index(place) for place in given)
+        chosen = tuple(map(index, given))
     except TypeError:
         raise TypeError(f"problem: expected a whole number or a tuple of them, got {problem!r}") from None
     if len(chosen) != len(batch):

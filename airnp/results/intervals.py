@@ -1,7 +1,18 @@
-"""Intervals around completed entries, calibrated on entries that the fit had not seen."""
+r"""Intervals around completed entries, calibrated on entries that the fit had not seen.
+
+Rows and columns without any observed entry are an exception. Every calibration entry had others in its row
+and in its column, so its error says nothing about an empty line. All that is known about an empty row is that
+it belongs to the same matrix. So its entry in column j is predicted by a mean: that of column j, or of all
+entries if column j is empty too. Observed entries show how far off such a mean is: let r be their distances
+to the same mean without their own row (and column). If the empty row and the K others are exchangeable and
+equally full, then a share ``level`` or more of the empty row's entries is, on average, within the mean ± q,
+where q is the quantile of r at level·(K + 1)/K (the largest r if that exceeds 1). Half the width is
+\|X − mean\| + q: the interval around X then contains the mean ± q. The same holds for columns.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import array_api_compat as compat
@@ -14,7 +25,6 @@ from airnp.data.holdout import have_holes
 from airnp.results import calibration as conformal
 from airnp.results import difficulty
 from airnp.results.calibration import Calibration
-from airnp.results.difficulty import rehearsed
 from airnp.results.result import FitResult
 
 Values = npt.NDArray[np.float64]
@@ -34,7 +44,7 @@ def interval(result: FitResult, level: float = 0.9) -> tuple[Any, Any]:
     middle = np.where(mask, observed, matrix)
     lower, upper = middle - width, middle + width
     if result.bounds is not None:
-        # Where only whole numbers can be, none of them is lost.
+        # Rounding inwards keeps all whole numbers of the interval.
         whole = result.bounds.whole
         lower, upper = np.where(whole, np.ceil(lower), lower), np.where(whole, np.floor(upper), upper)
     return _like(result, lower, np.inf), _like(result, upper, -np.inf)
@@ -60,25 +70,49 @@ def half_widths(
     check_enough(level, len(errors))
     scale, wanted = _scales(matrix, observed, mask, calibration)
     widths[~mask] = conformal.quantile(errors / scale, level) * wanted
+    for empty, wide in _widths_in_empty_lines(matrix, observed, mask, level):
+        widths[empty] = wide[empty]
     return widths
 
 
+def _widths_in_empty_lines(
+    matrix: Values, observed: Values, mask: Bools, level: float
+) -> Iterator[tuple[Bools, Values]]:
+    """Yield where rows, columns or both are empty, and half the widths there; see the module's docstring."""
+    parts = np.stack([np.where(mask, observed, 0.0), mask])  # sums and counts
+    by_column, by_row = parts.sum(axis=1, keepdims=True), parts.sum(axis=2, keepdims=True)
+    rows, columns = by_row[1] == 0, by_column[1] == 0
+    lines = int((~rows).sum()), int((~columns).sum())
+    for empty, total, own, count in (
+        (rows & ~columns, by_column, parts, lines[0]),
+        (columns & ~rows, by_row, parts, lines[1]),
+        (rows & columns, by_row.sum(axis=1, keepdims=True), by_row + by_column - parts, min(lines)),
+    ):
+        if empty.any():
+            sums, counts = total - own
+            usable = mask & (counts > 0)
+            distances = np.abs(observed - sums / np.maximum(counts, 1))[usable]
+            share = min(1.0, level * (count + 1) / count)
+            # Without a second entry in any line, nothing is known.
+            reach = np.quantile(distances, share, method="inverted_cdf") if usable.any() else np.inf
+            yield empty, np.abs(matrix - total[0] / np.maximum(total[1], 1)) + reach
+
+
 def _scales(matrix: Values, observed: Values, mask: Bools, calibration: Calibration) -> tuple[Values, Values]:
-    """Return how hard the calibration's entries were, and how hard missing ones are, in the same units."""
+    """Return the difficulty of the calibration's entries and of missing ones, in the same units."""
     errors = calibration.errors
     around = _surroundings(observed, mask, calibration)
-    scale = rehearsed(mask, observed) if have_holes(mask) else None
+    scale = difficulty.scale_of_holes(mask, observed) if have_holes(mask) else None
     if scale is not None:
         return scale(around[0]), scale(around[1])
     lines = _lines(matrix, observed, mask, calibration)
     known, wanted = (np.hstack(parts) for parts in zip(around, lines, strict=True))
-    return difficulty.tempered(
-        difficulty.crossed(known, errors), difficulty.learned(known, errors)(wanted), errors
-    )
+    wanted_scales = difficulty.fit_scale(known, errors)(wanted)
+    return difficulty.temper(difficulty.cross_fit_scales(known, errors), wanted_scales, errors)
 
 
 def _surroundings(observed: Values, mask: Bools, calibration: Calibration) -> tuple[Values, Values]:
-    """Return features of the calibration's entries, as they were when left out, and of missing ones."""
+    """Return features around the calibration's entries, without those left out together, and missing ones."""
     missing = difficulty.surroundings(mask, observed)[~mask]
     known = np.zeros((len(calibration.values), missing.shape[1]))
     for fold in np.unique(calibration.folds):
@@ -91,16 +125,16 @@ def _surroundings(observed: Values, mask: Bools, calibration: Calibration) -> tu
 
 
 def _lines(matrix: Values, observed: Values, mask: Bools, calibration: Calibration) -> tuple[Values, Values]:
-    """Return features of the calibration's entries and of missing ones, from entries that are neither."""
+    """Return features of the lines of the calibration's and of missing entries, from all others."""
     known = tuple(calibration.positions.T)
     seen, predicted = mask.copy(), matrix.copy()
     seen[known], predicted[known] = False, calibration.predictions
-    features = difficulty.lines(seen, np.abs(matrix - observed), predicted)
+    features = difficulty.line_features(seen, np.abs(matrix - observed), predicted)
     return features[known], features[~mask]
 
 
 def checked_level(level: Any) -> float:
-    """Return a level between 0 and 1, or raise."""
+    """Return ``level`` as a float; raise unless it is between 0 and 1."""
     number = checked_number("level", level)
     if not 0 < number < 1:
         raise ValueError(f"level: expected a number between 0 and 1, such as 0.9, got {level!r}")
@@ -108,7 +142,7 @@ def checked_level(level: Any) -> float:
 
 
 def check_enough(level: float, count: int) -> None:
-    """Raise unless so many held-out entries are enough for a level."""
+    """Raise unless ``count`` held-out entries are enough for a level."""
     fewest = conformal.fewest(level)
     if count < fewest:
         raise ValueError(
@@ -118,7 +152,7 @@ def check_enough(level: float, count: int) -> None:
 
 
 def checked_calibration(result: FitResult) -> Calibration:
-    """Return what the intervals are calibrated on, or raise an error that says what to do."""
+    """Return the calibration of a result; raise an error that says what to do if there is none."""
     if result.mask is None:
         raise ValueError(
             "interval: an operator's measurements are not entries; there is nothing to calibrate on"
@@ -134,8 +168,8 @@ def checked_calibration(result: FitResult) -> Calibration:
 def _like(result: FitResult, values: Values, inwards: float) -> Any:
     """Return values within the bounds, as an array of the result's namespace, with its labels.
 
-    Rounded inwards, an interval contains the same numbers of a narrow dtype as before: errors may be as small
-    as its resolution.
+    Ends are rounded inwards, so that an interval contains the same numbers of a narrow dtype as before:
+    errors may be as small as the dtype's resolution.
     """
     like: Array = result.matrix
     xp, dtype = compat.array_namespace(like), dtype_name(like.dtype)

@@ -22,19 +22,19 @@ Let z be the row with its gaps filled so. Then :math:`P (z - μ)` is zero on u a
 :math:`(K_{oo} + σ^2 I)^{-1} (y_o - μ_o)` on o, hence :math:`\hat x = z - σ^2 P (z - μ)` is the estimate of
 all entries, the observed ones too. A row without observed entries becomes μ.
 
-**The noise level.** The residuals that a fit leaves on observed entries say little about it: the factors
-follow much of the noise, and new rows leave the row space besides. (On 80 % of Barbara's rows the residuals
-are 0.014 of the range, and the level that suits the other rows best is 0.06.) So δ = σ² + τ² is chosen: some
-training rows are taken out of μ and C, their entries are hidden where other rows have gaps, and predicted for
-each δ in steps of √10 from a millionth of the mean variance of a column to all of it. The hidden entries took
-part in the fit, and thus in μ, C and the graph, which favours small δ and the graph. So the largest δ is
-taken whose mean square error is within 5 % of the least, and the share τ²/δ is 0, which leaves the graph out,
-unless 0.5 or 0.9 betters the least error by 5 %. This is a choice by prediction, not a measurement of the
-noise, and the rule itself was settled by trying a few on Barbara, IC, GPCR and four synthetic tables.
+**The noise level.** The residuals of a fit say little about it: the factors follow much of the noise, and
+new rows also leave the row space. (On 80 % of Barbara's rows the residuals are 0.014 of the range, while the
+best level for the other rows is 0.06.) So δ = σ² + τ² is chosen by prediction: some training rows are taken
+out of μ and C, their entries are hidden where other rows have gaps, and predicted for each δ in steps of √10
+from a millionth of the mean variance of a column to all of it. The hidden entries took part in the fit, and
+thus in μ, C and the graph, which favours small δ and the graph. Therefore the rule takes the largest δ whose
+mean square error is within 5 % of the least, and a share τ²/δ of 0, which leaves the graph out, unless 0.5 or
+0.9 lowers the least error by 5 %. The rule was settled by trying a few on Barbara, IC, GPCR and four
+synthetic tables.
 
-Without the graph, shrinking C to C + aI does to missing entries what δ + a does, and needs no number of its
-own: a is no part of the covariance of a missing with an observed entry. Where fewer than 20 entries can be
-hidden, δ is the mean square of the residuals, and the graph is left out.
+Without the graph, C needs no shrinkage of its own: C + aI predicts missing entries as δ + a does, since a is
+no part of the covariance of a missing with an observed entry. Where fewer than 20 entries can be hidden, δ is
+the mean square of the residuals, and the graph is left out.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _SHARES = (0.5, 0.9)
 """τ²/δ to try besides 0."""
 
 _DOUBT = 0.05
-"""Share of the squared error that does not count, since what predicts the hidden entries has seen them."""
+"""Relative differences of squared errors that do not count, since the fit has seen the hidden entries."""
 
 _LEVELS = 10.0 ** np.arange(-6.0, 0.5, 0.5)
 """δ to try, in units of the mean variance of a column."""
@@ -70,12 +70,12 @@ _FOLDS = 5
 _MOST_JUDGED_ROWS = 100
 _FEWEST_JUDGES = 20
 _HIDDEN_SHARE = 0.2
-"""What is hidden of rows that have no gaps to learn from."""
+"""Share of the entries to hide where there are no gaps to copy."""
 
 
 @dataclass(frozen=True)
 class RowModel:
-    """A normal distribution of rows, seen through noise: what a fit knows about rows to come.
+    """A normal distribution of rows, observed with noise, that completes new rows.
 
     Attributes
     ----------
@@ -105,13 +105,13 @@ class RowModel:
 
     @classmethod
     def from_result(cls, result: FitResult) -> RowModel:
-        """Return the rows' distribution as a fit has learned it.
+        """Return the distribution of the rows of a fit.
 
         Parameters
         ----------
         result : FitResult
-            Of one matrix, from entries. Its graphs over columns are used, each as far as its λ says; rows
-            without observed entries are not.
+            Of one matrix, from entries. Its graphs over columns are used, weighted by their λ; rows without
+            observed entries are ignored.
 
         Examples
         --------
@@ -141,9 +141,9 @@ class RowModel:
         completed = np.where(mask, observed, fitted)
         residual = float(np.mean((fitted - observed)[mask] ** 2))
         kernel = _graph_kernel(host)
-        # The same bits for the same fit, and not the numbers that started the fit.
+        # Reproducible for the same fit, and independent of the numbers that initialised it.
         rng = np.random.default_rng([host.seed, 11])
-        level = _chosen_level(completed, mask, kernel, rng) or _Level(residual, 0.0)
+        level = _choose_level(completed, mask, kernel, rng) or _Level(residual, 0.0)
         mean, spread = _moments(completed)
         return cls(mean, *level.split(spread, kernel), offset, scale)
 
@@ -156,73 +156,37 @@ class RowModel:
             In the data's units; anything where not observed.
         observed : ndarray of bool (k, n)
         keep_observed : bool
-            Whether observed entries stay as they are; otherwise they are freed of noise as well.
+            Whether observed entries stay as they are; otherwise they become estimates without noise.
 
         Returns
         -------
         ndarray (k, n)
-            Each row depends on itself alone.
+            Each completed row depends on that row only.
         """
         known = np.where(observed, rows, self.offset).astype(np.float64)
         deviations = np.where(observed, (known - self.offset) / self.scale - self.mean, 0.0)
         for pattern, members in _by_pattern(observed):
             gaps = ~pattern
-            deviations[np.ix_(members, gaps)] = self._predicted(deviations[np.ix_(members, pattern)], pattern)
+            deviations[np.ix_(members, gaps)] = self._predict(deviations[np.ix_(members, pattern)], pattern)
         if not keep_observed:
             deviations -= self.noise * deviations @ self._precision
         estimates = self.offset + self.scale * (self.mean + deviations)
         return np.where(observed, rows, estimates) if keep_observed else estimates
 
-    def _predicted(self, deviations: Values, pattern: Bools) -> Values:
+    def _predict(self, deviations: Values, pattern: Bools) -> Values:
         """Return the deviations of missing entries from the mean, given those of observed ones."""
         gaps = ~pattern
         if pattern.sum() <= gaps.sum():
             system = self.covariance[np.ix_(pattern, pattern)] + self.noise * np.eye(int(pattern.sum()))
-            return _solved(system, deviations.T).T @ self.covariance[np.ix_(pattern, gaps)]
+            return _solve(system, deviations.T).T @ self.covariance[np.ix_(pattern, gaps)]
         sources = self._precision[np.ix_(gaps, pattern)] @ deviations.T
-        return -_solved(self._precision[np.ix_(gaps, gaps)], sources).T
+        return -_solve(self._precision[np.ix_(gaps, gaps)], sources).T
 
     @cached_property
     def _precision(self) -> Values:
-        """P, inverted once for all rows that have less missing than observed."""
+        """P, inverted once for all rows with fewer missing than observed entries."""
         identity = np.eye(len(self.mean))
-        return _solved(self.covariance + self.noise * identity, identity)
-
-
-def _solved(system: Values, right: Values) -> Values:
-    """Return the solution of a linear system, for each column of its right side."""
-    return np.asarray(np.linalg.solve(system, right), dtype=np.float64)
-
-
-def _by_pattern(observed: Bools) -> Iterator[tuple[Bools, npt.NDArray[np.intp]]]:
-    """Yield each pattern with observed entries and gaps, and the rows that have it: they share a system."""
-    partial = np.flatnonzero(observed.any(axis=1) & ~observed.all(axis=1))
-    packed = np.packbits(observed[partial], axis=1)
-    _, first, which, counts = np.unique(
-        packed, axis=0, return_index=True, return_inverse=True, return_counts=True
-    )
-    members = partial[np.argsort(which.reshape(-1), kind="stable")]
-    for start, end, count in zip(first, np.cumsum(counts), counts, strict=True):
-        yield observed[partial[start]], members[end - count : end]
-
-
-def _moments(rows: Values) -> tuple[Values, Values]:
-    """Return the mean (n,) and the covariance (n, n) of rows."""
-    mean = rows.mean(axis=0)
-    centred = rows - mean
-    return mean, centred.T @ centred / len(rows)
-
-
-def _graph_kernel(result: FitResult) -> Values | None:
-    """Return (I + γ L)⁻¹ for the column graphs together, scaled to a mean degree of 1; None without any."""
-    n = result.matrix.shape[1]
-    total = np.zeros((n, n))
-    for item in result.regularizers:
-        graph = item.laplacian if item.name == "columns" else None
-        if graph is not None:
-            total += item.weight * (graph if isinstance(graph, np.ndarray) else graph.toarray())
-    degree = np.trace(total) / n
-    return np.linalg.inv(np.eye(n) + _GRAPH_STRENGTH * total / degree) if degree > 0 else None
+        return _solve(self.covariance + self.noise * identity, identity)
 
 
 @dataclass(frozen=True)
@@ -240,10 +204,10 @@ class _Level:
         return spread + self.share * self.total * kernel, noise
 
 
-def _chosen_level(
+def _choose_level(
     completed: Values, mask: Bools, kernel: Values | None, rng: np.random.Generator
 ) -> _Level | None:
-    """Return the level that predicts hidden entries of training rows best; None where few can be hidden."""
+    """Return the level that predicts hidden entries of training rows best; None if too few can be hidden."""
     variance = float(completed.var(axis=0).mean())
     error = _judge(completed, mask, kernel, rng)
     if error is None:
@@ -253,7 +217,7 @@ def _chosen_level(
     alone = levels[int(np.flatnonzero(errors <= (1 + _DOUBT) * errors.min())[-1])]
     if kernel is None:
         return alone
-    # Some of what counts as noise without a graph is signal with one, so that there may be more of both.
+    # Some of what is noise without a graph is signal with one, so the total may be larger.
     joint = [_Level(alone.total * more, share) for share in _SHARES for more in (1.0, 10**0.5, 10.0)]
     best = min(joint, key=error)
     return best if error(best) < (1 - _DOUBT) * errors.min() else alone
@@ -262,9 +226,9 @@ def _chosen_level(
 def _judge(
     completed: Values, mask: Bools, kernel: Values | None, rng: np.random.Generator
 ) -> Callable[[_Level], float] | None:
-    """Return a function from a level to the squared error on hidden entries; None for too few of these."""
+    """Return a function from a level to the squared error on hidden entries; None if there are too few."""
     rows = len(completed)
-    # A row is hidden where another one has gaps, whatever makes them.
+    # Each row is hidden where another row has gaps, which keeps any structure of the gaps.
     hidden = mask & ~mask[rng.permutation(rows)]
     chosen = rng.permutation(rows)[:_MOST_JUDGED_ROWS]
     if hidden[chosen].sum() < _FEWEST_JUDGES:
@@ -283,3 +247,39 @@ def _judge(
         return total
 
     return error
+
+
+def _solve(system: Values, right: Values) -> Values:
+    """Solve a linear system for each column of its right side."""
+    return np.asarray(np.linalg.solve(system, right), dtype=np.float64)
+
+
+def _by_pattern(observed: Bools) -> Iterator[tuple[Bools, npt.NDArray[np.intp]]]:
+    """Yield each pattern with observed entries and gaps, and the rows that share it and thus a system."""
+    partial = np.flatnonzero(observed.any(axis=1) & ~observed.all(axis=1))
+    packed = np.packbits(observed[partial], axis=1)
+    _, first, which, counts = np.unique(
+        packed, axis=0, return_index=True, return_inverse=True, return_counts=True
+    )
+    members = partial[np.argsort(which.reshape(-1), kind="stable")]
+    for start, end, count in zip(first, np.cumsum(counts), counts, strict=True):
+        yield observed[partial[start]], members[end - count : end]
+
+
+def _moments(rows: Values) -> tuple[Values, Values]:
+    """Return the mean (n,) and the covariance (n, n) of rows."""
+    mean = rows.mean(axis=0)
+    centred = rows - mean
+    return mean, centred.T @ centred / len(rows)
+
+
+def _graph_kernel(result: FitResult) -> Values | None:
+    """Return (I + γ L)⁻¹ for the sum of the column graphs, scaled to a mean degree of 1; None without any."""
+    n = result.matrix.shape[1]
+    total = np.zeros((n, n))
+    for item in result.regularizers:
+        graph = item.laplacian if item.name == "columns" else None
+        if graph is not None:
+            total += item.weight * (graph if isinstance(graph, np.ndarray) else graph.toarray())
+    degree = np.trace(total) / n
+    return np.linalg.inv(np.eye(n) + _GRAPH_STRENGTH * total / degree) if degree > 0 else None

@@ -70,44 +70,28 @@ def test_blocks_without_a_shape_have_no_adjoint():
         Blocks(2, 2).adjoint(np.ones((2, 4)))
 
 
-class WrongAdjoint(RowMixing):
-    def adjoint(self, Z):
-        return 2 * super().adjoint(Z)
-
-
-class WrongShape(RowMixing):
-    def adjoint(self, Z):
-        return super().adjoint(Z)[:, :-1]
-
-
-class Affine(RowMixing):
-    def forward(self, X):
-        return super().forward(X) + 1
-
-
-class Square(RowMixing):
-    def forward(self, X):
-        return X * X
-
-
 @pytest.mark.parametrize(
-    ("broken", "message"),
+    ("name", "change", "message"),
     [
-        (WrongAdjoint, "adjoint is not the adjoint of forward"),
-        (WrongShape, "adjoint must return the shape that forward takes"),
-        (Affine, "not linear|not the adjoint"),
-        (Square, "not linear|not the adjoint"),
+        ("adjoint", lambda result, _: 2 * result, "adjoint is not the adjoint of forward"),
+        ("adjoint", lambda result, _: result[:, :-1], "adjoint must return the shape that forward takes"),
+        ("forward", lambda result, _: result + 1, "not linear|not the adjoint"),
+        ("forward", lambda _, X: X * X, "not linear|not the adjoint"),
     ],
+    ids=["wrong adjoint", "wrong shape", "affine", "square"],
 )
 @pytest.mark.parametrize("where", ["axis", "operator"])
-def test_a_map_that_is_not_what_it_claims_is_refused(broken, message, where):
-    mixing = np.random.default_rng(0).standard_normal((4, 4))
-    if where == "axis":
-        with pytest.raises(ValueError, match=f"axis: .*({message})"):
-            airnp.Objective(np.ones((4, 5)), regularizers=[AdaptiveLaplacian(broken(mixing))])
-    else:
-        with pytest.raises(ValueError, match=f"operator: .*({message})"):
-            airnp.Objective(np.ones((4, 5)), operator=broken(mixing), shape=(4, 5))
+def test_a_map_that_is_not_linear_or_not_adjoint_is_refused(name, change, message, where):
+    broken = RowMixing(np.random.default_rng(0).standard_normal((4, 4)))
+    right = getattr(broken, name)
+    setattr(broken, name, lambda argument: change(right(argument), argument))
+    options = (
+        {"regularizers": [AdaptiveLaplacian(broken)]}
+        if where == "axis"
+        else {"operator": broken, "shape": (4, 5)}
+    )
+    with pytest.raises(ValueError, match=f"{where}: .*({message})"):
+        airnp.Objective(np.ones((4, 5)), **options)
 
 
 def test_a_user_transform_learns_a_graph_over_its_own_nodes():
@@ -123,7 +107,14 @@ def test_a_user_transform_learns_a_graph_over_its_own_nodes():
     assert result.regularizers[0].name == "rowmixing"
 
 
-@pytest.mark.parametrize("axis", ["diagonals", 3, None])
-def test_an_unknown_axis_lists_the_valid_ones(axis):
-    with pytest.raises((ValueError, TypeError), match=r"axis: expected .*'rows', 'columns'"):
+@pytest.mark.parametrize(
+    ("axis", "error", "message"),
+    [
+        ("row", ValueError, "axis: expected one of 'rows', 'columns' or a transform, got 'row'"),
+        (3, TypeError, "axis: expected 'rows', 'columns', .* got int"),
+        (None, TypeError, "axis: expected 'rows', 'columns', .* got NoneType"),
+    ],
+)
+def test_an_unknown_axis_lists_the_valid_ones(axis, error, message):
+    with pytest.raises(error, match=message):
         AdaptiveLaplacian(axis)

@@ -1,4 +1,4 @@
-"""What the paper prints as Proposition B.1 is not the gradient; one symbol and one average mend it."""
+"""Proposition B.1 as printed is not the gradient; one symbol and one average correct it."""
 
 from __future__ import annotations
 
@@ -7,40 +7,12 @@ import pytest
 
 from airnp.engines import reference
 from tests.gradcheck import check_coordinates
-
-
-def paper_quantities(V, Z):
-    """A′ = exp(Vᵀ)/Σ exp(V), A = A′ + A′ᵀ, and C = diag(K) 1ᵀ − K, as the paper defines them."""
-    A_prime = np.exp(V.T) / np.exp(V).sum()
-    K = Z @ Z.T
-    return A_prime, A_prime + A_prime.T, np.diag(K)[:, None] - K
-
-
-def printed(V, Z):
-    A_prime, A, C = paper_quantities(V, Z)
-    return 2 * C * A - 2 * np.trace(C @ A_prime) * A_prime
+from tests.model.paper import gradient, paper_quantities, printed_gradient, problems, relative_difference
 
 
 def corrected(V, Z):
     A_prime, _, C = paper_quantities(V, Z)
     return (C + C.T) * A_prime.T - 2 * np.trace((C + C.T) / 2 @ A_prime) * A_prime.T
-
-
-def gradient(kind, V, Z):
-    return reference.laplacian_terms(kind, V, Z @ Z.T, weight=1.0).gradient
-
-
-def problems():
-    rng = np.random.default_rng(0)
-    for k, d in ((4, 3), (7, 5), (10, 30)):
-        Z = rng.random((k, d))
-        V = rng.standard_normal((k, k)) * 0.3
-        yield V, Z
-        yield V, Z / np.linalg.norm(Z, axis=1, keepdims=True)  # rows of equal norm, as Theorem 2 assumes
-
-
-def relative_difference(a, b):
-    return np.linalg.norm(a - b) / np.linalg.norm(b)
 
 
 def test_the_correct_gradients_are_those_of_finite_differences():
@@ -61,12 +33,14 @@ def test_the_corrected_statement_is_the_gradient_of_the_global_form():
 @pytest.mark.parametrize("kind", ["row", "global", "product"])
 def test_the_printed_formula_is_not_the_gradient_of_any_form(kind):
     for V, Z in problems():
-        assert relative_difference(printed(V, Z), gradient(kind, V, Z)) > 0.05
+        assert relative_difference(printed_gradient(V, Z), gradient(kind, V, Z)) > 0.05
 
 
 def test_how_far_the_printed_formula_is_from_the_form_its_proof_uses():
     """Off by more than half of the gradient, even for rows of equal norm: A stands where A′ belongs."""
-    differences = [relative_difference(printed(V, Z), gradient("global", V, Z)) for V, Z in problems()]
+    differences = [
+        relative_difference(printed_gradient(V, Z), gradient("global", V, Z)) for V, Z in problems()
+    ]
     assert min(differences) > 0.5
 
 
@@ -74,5 +48,5 @@ def test_with_a_prime_for_a_and_equal_norms_the_printed_formula_is_right():
     """The one-symbol correction: A′ for A (in V's order) is all that rows of equal norm need."""
     for V, Z in list(problems())[1::2]:
         A_prime, _, C = paper_quantities(V, Z)
-        mended = 2 * C * A_prime.T - 2 * np.trace(C @ A_prime) * A_prime.T
-        np.testing.assert_allclose(mended, gradient("global", V, Z), rtol=1e-9, atol=1e-14)
+        corrected_symbol = 2 * C * A_prime.T - 2 * np.trace(C @ A_prime) * A_prime.T
+        np.testing.assert_allclose(corrected_symbol, gradient("global", V, Z), rtol=1e-9, atol=1e-14)

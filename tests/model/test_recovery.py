@@ -1,4 +1,4 @@
-"""The model does what it is for: exactly low-rank data, and the paper's picture."""
+"""Fits recover low-rank data, and the paper's picture as well as the paper does."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import airnp
+from tests.model.paper import barbara
 
 
 def test_dmf_recovers_a_rank_5_matrix_from_a_fifth_of_its_entries():
@@ -27,18 +28,6 @@ def test_air_keeps_what_dmf_loses_by_over_fitting():
         result = airnp.fit(truth, mask, regularizers=regularizers, max_iter=8000, stop=None, seed=0)
         errors[name] = airnp.metrics.nmae(result.X, truth, mask)
     assert errors["air"] < errors["dmf"] / 2, errors
-
-
-def barbara(folder, pattern):
-    """The picture and one of the paper's masks."""
-    image = pytest.importorskip("PIL.Image", reason="Pillow reads the picture")
-    grey = image.open(folder / "barbara.jpg").convert("L").resize((240, 240))
-    mask = {
-        "random": lambda: airnp.masks.random((240, 240), missing=0.3, seed=0),
-        "patch": airnp.masks.patch,
-        "texture": lambda: airnp.masks.from_image(folder / "texture_mask.png"),
-    }[pattern]()
-    return np.asarray(grey, dtype=np.float32) / 255, mask
 
 
 @pytest.mark.slow

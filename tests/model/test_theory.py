@@ -1,6 +1,6 @@
-"""The paper's theorems, tried on airnp's own gradients; docs/theory.md tells what comes out.
+"""The paper's theorems, tested on airnp's own gradients; docs/theory.md lists the outcomes.
 
-The flows are those of :class:`airnp.Objective`. What a theorem states about them is written out in NumPy.
+The flows are those of :class:`airnp.Objective`. The theorems' statements are written out in NumPy.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from scipy.integrate import solve_ivp
 import airnp
 from airnp.commands.demo import scene
 from tests.gradcheck import directional_derivative
-from tests.model.test_proposition_b1 import gradient, printed, problems, relative_difference
-from tests.model.test_recovery import barbara
+from tests.model.paper import barbara, gradient, printed_gradient, problems, relative_difference
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -406,7 +405,7 @@ def test_where_gradients_are_below_its_epsilon_adam_is_gradient_descent_again():
 
 
 def test_how_far_proposition_b1_is_from_the_gradient():
-    off = [relative_difference(printed(V, Z), gradient("global", V, Z)) for V, Z in problems()]
+    off = [relative_difference(printed_gradient(V, Z), gradient("global", V, Z)) for V, Z in problems()]
     assert min(off) == pytest.approx(1.48, abs=0.005)
     assert max(off) == pytest.approx(4.07, abs=0.005)
 
@@ -533,7 +532,8 @@ def test_the_printed_nmae_of_barbara_is_far_from_the_printed_table(barbara_for_2
 
 
 def functions_in(file):
-    tree = ast.parse((ROOT / "tests" / file).read_text(encoding="utf-8"))
+    (path,) = (ROOT / "tests").rglob(file)
+    tree = ast.parse(path.read_text(encoding="utf-8"))
     return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 

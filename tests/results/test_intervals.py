@@ -1,4 +1,4 @@
-"""Intervals: what conformal prediction proves, what the scale learns, and what comes back from a fit."""
+"""Intervals: conformal coverage, the difficulty scale, empty lines, and the intervals of fits."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from airnp.data.holdout import holes
 from airnp.results import calibration as conformal
 from airnp.results import difficulty
 from airnp.results.calibration import Calibration
-from airnp.results.difficulty import filled, rehearsed
+from airnp.results.difficulty import fill, scale_of_holes
 from airnp.results.intervals import half_widths
 from tests.strategies import seeds
 
 levels = st.floats(0.01, 0.99)
 
 
-# ------------------------------------------------------------------------------------------------- conformal
+# --- conformal ---
 
 
 @given(st.integers(1, 60), st.sampled_from([0.5, 0.8, 0.9, 0.95]) | levels, st.booleans(), seeds)
@@ -53,7 +53,7 @@ def test_fewer_scores_than_needed_are_refused(level):
             conformal.quantile(np.zeros(enough - 1), level)
 
 
-# ------------------------------------------------------------------------------------------------- difficulty
+# --- difficulty ---
 
 
 def regression_problem(seed, count=400):
@@ -80,14 +80,14 @@ def test_the_regression_is_at_the_minimum_of_its_objective(seed):
 
 def test_the_scale_follows_what_makes_errors_large():
     known, errors, _ = regression_problem(0, count=3000)
-    scale = difficulty.learned(known, errors)(known)
+    scale = difficulty.fit_scale(known, errors)(known)
     expected = np.exp(known @ [0.8, -0.5, 0.0])
     assert np.corrcoef(np.log(scale), np.log(expected))[0, 1] > 0.99
 
 
 def test_errors_of_one_size_have_one_scale():
     known, _, rng = regression_problem(1, count=3000)
-    scale = difficulty.learned(known, rng.exponential(size=3000))(known)
+    scale = difficulty.fit_scale(known, rng.exponential(size=3000))(known)
     assert scale.max() < 1.3 * scale.min()
 
 
@@ -95,7 +95,10 @@ def test_errors_of_one_size_have_one_scale():
 def test_errors_that_say_nothing_give_scales_that_are_finite_and_positive(errors):
     known = np.random.default_rng(0).standard_normal((30, 3))
     known[:, 2] = 4.0
-    for scale in (difficulty.learned(known, errors)(100 * known), difficulty.crossed(known, errors)):
+    for scale in (
+        difficulty.fit_scale(known, errors)(100 * known),
+        difficulty.cross_fit_scales(known, errors),
+    ):
         assert np.isfinite(scale).all()
         assert (scale >= 0).all()
     assert (scale > 0).all()
@@ -108,28 +111,28 @@ def test_a_scale_is_tempered_so_that_intervals_are_narrow():
     def width(scores, wanted):
         return conformal.quantile(errors / scores, 0.9) * wanted.mean()
 
-    kept, wanted = difficulty.tempered(scale, scale, errors)
+    kept, wanted = difficulty.temper(scale, scale, errors)
     np.testing.assert_array_equal(kept, wanted)
     assert width(kept, wanted) < 0.9 * width(np.ones(2000), np.ones(2000))
     assert width(kept, wanted) <= width(scale, scale)
     errors = np.where(rng.random(2000) < 0.02, 1.0, 1e-3)  # large ones come unforeseen
-    np.testing.assert_array_equal(difficulty.tempered(scale, scale, errors), 1.0)
+    np.testing.assert_array_equal(difficulty.temper(scale, scale, errors), 1.0)
 
 
 def test_few_errors_have_one_width():
     _, errors, _ = regression_problem(4, count=99)
-    np.testing.assert_array_equal(difficulty.tempered(errors, errors, errors), 1.0)
+    np.testing.assert_array_equal(difficulty.temper(errors, errors, errors), 1.0)
 
 
 def test_an_entry_has_no_say_in_its_own_scale():
     known, errors, _ = regression_problem(2, count=40)
     larger = errors.copy()
     larger[3] *= 1000
-    assert difficulty.crossed(known, larger)[3] == difficulty.crossed(known, errors)[3]
-    assert difficulty.crossed(known, larger)[4] != difficulty.crossed(known, errors)[4]
+    assert difficulty.cross_fit_scales(known, larger)[3] == difficulty.cross_fit_scales(known, errors)[3]
+    assert difficulty.cross_fit_scales(known, larger)[4] != difficulty.cross_fit_scales(known, errors)[4]
 
 
-# --------------------------------------------------------------------- coverage where it can be known exactly
+# --- coverage where it can be known exactly ---
 
 
 def noisy(seed, shape=(60, 50), uneven=True):
@@ -179,7 +182,46 @@ def test_intervals_are_wider_where_there_is_more_noise_and_narrower_on_average_t
     assert width[~mask].mean() < 0.95 * constant
 
 
-# ------------------------------------------------------------------------------------------ holes in pictures
+# --- rows and columns without entries ---
+
+
+@pytest.mark.parametrize("level", [0.5, 0.8, 0.9])
+def test_empty_rows_and_columns_are_covered_as_often_as_promised(level):
+    empty = np.zeros((60, 50), dtype=bool)
+    empty[:4], empty[:, :3] = True, True
+    parts = {"rows": np.s_[:4, 3:], "columns": np.s_[4:, :3], "both": np.s_[:4, :3]}
+    shares = {name: [] for name in parts}
+    for seed in range(60):
+        truth, _, mask, calibration = noisy(seed)
+        rng = np.random.default_rng([seed, 1])
+        truth = truth + rng.standard_normal((60, 1)) + rng.standard_normal((1, 50))
+        mask = mask & ~empty
+        kept = ~empty[tuple(calibration.positions.T)]
+        positions = calibration.positions[kept]
+        known = truth[tuple(positions.T)]
+        calibration = Calibration(positions, known, known + 0.01, calibration.folds[kept])
+        guess = rng.standard_normal(truth.shape)  # a fit knows nothing about empty lines
+        width = half_widths(guess, np.where(mask, truth, 0.0), mask, calibration, level)
+        for name, part in parts.items():
+            shares[name].append((np.abs(truth - guess) <= width)[part].mean())
+        np.testing.assert_allclose(width[~mask & ~empty], 0.01, rtol=1e-3)
+    assert min(np.mean(each) for each in shares.values()) >= level
+
+
+@pytest.mark.parametrize("lines", [np.s_[::5], np.s_[:, ::5]], ids=["rows", "columns"])
+def test_a_fit_is_uncertain_about_empty_lines(lines):
+    mask = MASK.copy()
+    mask[lines] = False
+    with pytest.warns(airnp.EmptyLineWarning):
+        result = fit(TRUTH, mask, regularizers="auto")
+    lower, upper = result.interval(0.9)
+    assert ((lower <= TRUTH) & (upper >= TRUTH))[lines].mean() >= 0.9
+    others = ~mask
+    others[lines] = False
+    assert (upper - lower)[lines].min() > 2 * np.median((upper - lower)[others])
+
+
+# --- holes in pictures ---
 
 
 def holey(seed, shape=(72, 72)):
@@ -192,9 +234,9 @@ def holey(seed, shape=(72, 72)):
         mask[top : top + 12, left : left + 12] = False
     held_out = holes(mask, 300, rng)
     place = np.argwhere(held_out)
-    predictions = filled(mask & ~held_out, truth)[held_out]
+    predictions = fill(mask & ~held_out, truth)[held_out]
     folds = np.zeros(len(place), dtype=np.int64)
-    return truth, filled(mask, truth), mask, Calibration(place, truth[held_out], predictions, folds)
+    return truth, fill(mask, truth), mask, Calibration(place, truth[held_out], predictions, folds)
 
 
 def test_holes_are_covered_better_than_by_one_width():
@@ -217,7 +259,7 @@ def test_holes_are_covered_better_than_by_one_width():
 
 def test_the_middle_of_a_hole_is_less_certain_than_its_edge():
     truth, _, mask, _ = holey(0)
-    scale = rehearsed(mask, truth)
+    scale = scale_of_holes(mask, truth)
     deep, shallow = scale(np.log([[6.0, 0.1, 0.1], [1.0, 0.1, 0.1]]))
     assert deep > 1.3 * shallow
 
@@ -225,7 +267,7 @@ def test_the_middle_of_a_hole_is_less_certain_than_its_edge():
 def test_holes_without_room_for_a_copy_teach_nothing():
     known = np.zeros((10, 10), dtype=bool)
     known[0], known[:, 0] = True, True
-    assert rehearsed(known, np.ones((10, 10))) is None
+    assert scale_of_holes(known, np.ones((10, 10))) is None
 
 
 def test_values_that_are_missing_do_not_matter():
@@ -236,7 +278,7 @@ def test_values_that_are_missing_do_not_matter():
     np.testing.assert_array_equal(first, second)
 
 
-# ------------------------------------------------------------------------------------------------ after a fit
+# --- after a fit ---
 
 RNG = np.random.default_rng(5)
 TRUTH = RNG.random((30, 2)) @ RNG.random((2, 24)) + 0.05 * RNG.standard_normal((30, 24))

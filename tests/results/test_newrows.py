@@ -11,7 +11,7 @@ import scipy.sparse
 
 import airnp
 from airnp import AdaptiveLaplacian, FixedLaplacian, TotalVariation, datasets
-from airnp.results.newrows import _GRAPH_STRENGTH, RowModel, _chosen_level, _graph_kernel, _Level
+from airnp.results.newrows import _GRAPH_STRENGTH, RowModel, _choose_level, _graph_kernel, _Level
 from tests.strategies import Blur, symmetric_graph
 
 
@@ -212,7 +212,7 @@ def test_a_row_or_two_and_data_without_any_spread_are_no_problem(rows):
 
 @pytest.mark.parametrize("noise", [0.01, 0.3, 1.0])
 @pytest.mark.parametrize("missing", [0.0, 0.4])
-def test_the_chosen_level_is_nearly_the_best_for_new_rows(noise, missing):
+def test_the_choose_level_is_nearly_the_best_for_new_rows(noise, missing):
     rng = np.random.default_rng(12)
     everything = low_rank(rng, 190, 30, noise=noise)
     rows, new = everything[:40], everything[40:]
@@ -227,7 +227,7 @@ def test_the_chosen_level_is_nearly_the_best_for_new_rows(noise, missing):
 
     levels = [_Level(10.0**power, 0.0) for power in np.arange(-6, 2.1, 0.5)]
     best, worst = min(map(error, levels)), max(map(error, levels))
-    chosen = error(_chosen_level(completed, observed, None, np.random.default_rng(0)))
+    chosen = error(_choose_level(completed, observed, None, np.random.default_rng(0)))
     assert worst > 1.2 * best, "the level must matter"
     assert chosen < 1.05 * best
 
@@ -247,7 +247,7 @@ def test_the_graph_is_used_where_it_helps_and_only_there():
     shares = {}
     for name, order in (("right", np.arange(60)), ("wrong", rng.permutation(60))):
         turned = kernel[np.ix_(order, order)]
-        shares[name] = _chosen_level(alike, observed, turned, np.random.default_rng(0)).share
+        shares[name] = _choose_level(alike, observed, turned, np.random.default_rng(0)).share
     assert shares["right"] > 0
     assert shares["wrong"] == 0
 
