@@ -96,7 +96,7 @@ def measured(row: Row, seed: int, **settings: Any) -> dict[str, Any]:
     tried = completion.candidates
     default = completion.result
     if set(completion.choice) != {"seed", *settings}:
-        default = airnp.fit(problem.observed, problem.mask, seed=seed, **settings)
+        default = problem.fit(seed, **{"threads": None, **settings})
     true, of_default = (
         float(airnp.metrics.nmae(result.matrix, problem.truth, problem.mask))
         for result in (completion.result, default)

@@ -11,7 +11,7 @@ import numpy as np
 
 from bench.figures.compute import Outcome
 from bench.figures.runs import DEEP, Run
-from bench.table1_cells import source_hash
+from bench.cells import source_hash
 
 
 def fingerprint(run: Run) -> str:
