@@ -1,4 +1,4 @@
-"""Compute the outcome of a :class:`~bench.figures.runs.Run`: load its problem, fit it, record the training."""
+"""Compute the outcome of a :class:`~bench.figures.runs.Run`: load its problem, fit it, record training."""
 
 from __future__ import annotations
 
