@@ -147,6 +147,7 @@ _ALS: Grid = {
     "rounds": (10, 30),
     "implicit": (False,),
 }
+_LENSKIT: Grid = {"rank": (50, 100), "rounds": (10, 30), "decay": (0.07, 0.1, 0.14, 0.2), "damping": (5.0,)}
 PEERS = {
     "cmfrec": Model("cmfrec 'als'", cmfrec_als, {"ratings": _ALS}, needs="cmfrec"),
     "cmfrec_implicit": Model(
@@ -178,14 +179,7 @@ PEERS = {
     "lenskit": Model(
         "LensKit BiasedMFScorer",
         lenskit_als,
-        {
-            "ratings": {
-                "rank": (50, 100),
-                "rounds": (10, 30),
-                "decay": (0.07, 0.1, 0.14, 0.2),
-                "damping": (5.0,),
-            }
-        },
+        {"ratings": _LENSKIT},
         needs="lenskit",
     ),
     "nmf": Model(
@@ -202,5 +196,5 @@ PEERS = {
         has_seed=False,
     ),
 }
-"""Without implicit, which predicts who rates what, not ratings, and without fancyimpute's SoftImpute (0.7), which
-calls scikit-learn with an argument that scikit-learn 1.8 does not have."""
+"""Without implicit, which predicts who rates what, not ratings, and without fancyimpute's SoftImpute (0.7),
+which calls scikit-learn with an argument that scikit-learn 1.8 does not have."""
