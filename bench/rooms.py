@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import ast
 import inspect
-import os
 import statistics
 import sys
 from collections import Counter
@@ -114,11 +113,9 @@ def packages_in_cycles(imports: dict[str, set[str]]) -> set[str]:
 
 def _fit(iterations: int, form: str) -> None:
     values = np.random.default_rng(0).random((12, 10))
-    sparse = form == "sparse"
-    matrix = (
-        csr_array(np.where(values < 0.7, values, 0)) if sparse else np.where(values < 0.7, values, np.nan)
-    )
-    airnp.fit(matrix, form=form, depth=2 if sparse else 3, max_iter=iterations, **SETTINGS)
+    empty, depth = (0, 2) if form == "sparse" else (np.nan, 3)
+    matrix = np.where(values < 0.7, values, empty)
+    airnp.fit(matrix if empty else csr_array(matrix), form=form, depth=depth, max_iter=iterations, **SETTINGS)
 
 
 def _changes_per_iteration(form: str) -> float:
@@ -129,7 +126,7 @@ def _changes_per_iteration(form: str) -> float:
 
 def count_changes(call: Callable[[], Any]) -> int:
     """Return the changes of room during a call in this thread."""
-    root, changes = f"{PACKAGE}{os.sep}", 0
+    root, changes = f"{PACKAGE}/", 0
 
     def profile(frame: FrameType, event: str, _: Any) -> None:
         nonlocal changes
