@@ -5,9 +5,9 @@
     python -m bench.complete --small --seeds 20       # problems of 48×48 without data, a second or two each
     python -m bench.complete --report-only            # only print the table again
 
-For each row and seed: the NMAE that ``airnp.complete(Y, mask)`` expects, the true one, z = (expected − true) /
-standard error, and the true NMAE of ``airnp.fit`` with its defaults and the same seed. The truth is only used
-for this comparison. In a clone, with ``pip install -e ".[data]"``; the data come from :mod:`airnp.datasets`.
+For each row and seed: the NMAE that ``airnp.complete(Y, mask)`` expects, the true one, z = (expected − true)
+/ standard error, and the true NMAE of ``airnp.fit`` with its defaults and the same seed. The truth serves
+this comparison only. In a clone, with ``pip install -e ".[data]"``; the data come from :mod:`airnp.datasets`.
 
 Each row and seed is one file in ``OUT``; the next start computes only the missing ones.
 """

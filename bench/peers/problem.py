@@ -1,4 +1,4 @@
-"""The problem that all programs solve: masked mean fidelity with learned graphs, total variation, or neither."""
+"""The problem that all programs solve: masked mean fidelity with learned graphs, with TV, or alone."""
 
 from __future__ import annotations
 

@@ -373,14 +373,10 @@ def test_json_markdown_and_html_say_the_same(whole):
     assert drawn["knn"]["ratio"] == pytest.approx(0.15 / 0.2)
     assert (fixed["knn"]["n"], fixed["knn"]["wanted"], fixed["knn"]["spread"]) == (1, 1, None)
     assert "rdmf" not in drawn
-    expected = [
-        "| Drawn 30% | 0.1500 ± 0.0707 (paper 0.2000) | – "
-        "| **0.1407 ± 0.0010** (paper 0.1500) ✓ | 0.1500 AIR |",
-        "| Fixed patch | 0.1000 (paper 0.0500), n = 1 | **0.00600 ± 0.00283** "
-        "| 0.1407 ± 0.0010 (paper 0.1500) ✗ | 0.0500 KNN |",
-    ]
-    for line in expected:
-        assert line in text
+    random = "0.1500 ± 0.0707 (paper 0.2000) | – | **0.1407 ± 0.0010** (paper 0.1500) ✓ | 0.1500 AIR |"
+    assert f"| Drawn 30% | {random}" in text
+    once = "0.1000 (paper 0.0500), n = 1 | **0.00600 ± 0.00283** | 0.1407 ± 0.0010 (paper 0.1500) ✗ |"
+    assert f"| Fixed patch | {once} 0.0500 KNN |" in text
     in_markdown = [
         [re.sub(" [✓✗]$", "", field.strip()) for field in line.strip("|").split("|")]
         for line in text.splitlines()
