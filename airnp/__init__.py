@@ -11,6 +11,7 @@ True
 from airnp import masks, metrics, regularizers
 from airnp.completing.completion import Completion, complete
 from airnp.completing.searching import Candidate, Search, search
+from airnp.data.bounds import Integers
 from airnp.data.inputs import EmptyLineWarning
 from airnp.data.linearmaps import Blocks
 from airnp.data.prepared import Operator
@@ -57,6 +58,7 @@ __all__ = [
     "HeldOut",
     "History",
     "Huber",
+    "Integers",
     "Objective",
     "Operator",
     "Outcome",

@@ -57,7 +57,6 @@ def fit(
     dtype: Any = None,
     normalize: bool = True,
     bounds: Any = None,
-    integers: Any = None,
     engine: str | CPU | CUDA = "auto",
     record: int | Record | None = None,
     callback: Callback | None = None,
@@ -117,14 +116,11 @@ def fit(
     normalize : bool
         Bring the data to [0, 1] inside, and the answer back; then data of any scale and offset has the
         same relative answer.
-    bounds : (low, high), or mapping of column label to (low, high), optional
+    bounds : (low, high), mapping of column label to (low, high), or Integers, optional
         What no entry of the answer may be outside of. Each side is a number, None for no bound, or one number
         for each column, (n,), NaN or infinite where there is none; a mapping is for a DataFrame, and leaves
         columns that it does not name unbounded. Observed entries must keep them. The answer is clipped, the
-        factors are not, nor is what a ``callback`` sees.
-    integers : bool, booleans (n,), or list of columns, optional
-        Which columns are rounded to whole numbers, within the bounds: True for all, or their positions, or
-        for a DataFrame their labels. Their observed entries must be whole.
+        factors are not, nor is what a ``callback`` sees. ``Integers(1, 5)`` also rounds to whole numbers.
     engine : {"auto", "cpu", "cuda", "reference"}, CPU or CUDA
         What carries out the operations. ``"auto"`` is the fastest there is for the namespace: ``"cpu"``
         (numba and BLAS) for NumPy, ``"cuda"`` (fused kernels and cuBLAS) for CuPy. ``"reference"`` is the
@@ -174,8 +170,9 @@ def fit(
 
     Stars are whole numbers from 1 to 5:
 
+    >>> from airnp import Integers
     >>> stars = np.clip(np.rint(9 * truth), 1, 5)
-    >>> filled = fit(stars, mask, bounds=(1, 5), integers=True, max_iter=300, seed=0).completed()
+    >>> filled = fit(stars, mask, bounds=Integers(1, 5), max_iter=300, seed=0).completed()
     >>> bool(np.isin(filled, [1, 2, 3, 4, 5]).all())
     True
     """
@@ -183,7 +180,7 @@ def fit(
     listed, rule, shaped = checked_regularizers(regularizers), resolve_stop(stop), checked_fidelity(fidelity)
     if is_sparse(Y):
         _check_room(Y, depth, rank, dtype, xp, device)
-    data = prepare(Y, mask, weights, xp, device, dtype, operator, normalize).within(bounds, integers)
+    data = prepare(Y, mask, weights, xp, device, dtype, operator, normalize).within(bounds)
     seen = data.observations
     options = Options.checked(
         max_iter=max_iter,
@@ -225,7 +222,6 @@ def fit_sparse(
     dtype: Any = None,
     normalize: bool = True,
     bounds: Any = None,
-    integers: Any = None,
     engine: str | CPU | CUDA = "auto",
     record: int | Record | None = None,
     callback: Callback | None = None,
@@ -262,7 +258,7 @@ def fit_sparse(
         Entries in one iteration. Default: all.
     max_iter : int
         Iterations at most, over both phases of ``stop``.
-    stop, optimizer, learning_rate, init, seed, dtype, normalize, bounds, integers
+    stop, optimizer, learning_rate, init, seed, dtype, normalize, bounds
         As in :func:`airnp.fit`.
     engine, record, callback, progress, checkpoint
         As in :func:`airnp.fit`. There is no ``truth`` to record.
@@ -304,7 +300,7 @@ def fit_sparse(
         checkpoint=checkpoint,
     )
     entries = read_entries(S, dtype, weights)
-    limits = _entry_bounds(bounds, integers, entries)
+    limits = _entry_bounds(bounds, entries)
     m, n = entries.shape
     sides = (
         None
@@ -386,8 +382,8 @@ def _check_room(Y: Any, depth: Any, rank: Any, dtype: Any, xp: Any, device: Any)
         )
 
 
-def _entry_bounds(bounds: Any, integers: Any, entries: Entries) -> Bounds | None:
-    limits = Bounds.of(bounds, integers, columns=entries.shape[1])
+def _entry_bounds(bounds: Any, entries: Entries) -> Bounds | None:
+    limits = Bounds.of(bounds, columns=entries.shape[1])
     if limits is not None:
         limits.check_type(str(entries.values.dtype))
         at = bounds_at(limits, entries.pattern.indices)

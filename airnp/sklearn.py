@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from airnp.data.bounds import Bounds
 from airnp.data.inputs import EmptyLineWarning
+from airnp.engines import CPU
 from airnp.fitting import fit
 from airnp.regularizers import Regularizer
 from airnp.results.newrows import RowModel
@@ -46,7 +47,7 @@ class AIRImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
     ----------
     missing_values : float, default=nan
         The value that marks a missing entry. If it is a number, NaN is an error.
-    regularizers : "auto", None, or list of Regularizer, default="auto"
+    regularizers : list of Regularizer, optional
         The model; see :func:`airnp.fit`. ``None`` is AIR, ``[]`` plain deep matrix factorisation.
     depth : int, default=3
         Number of factors.
@@ -123,7 +124,7 @@ class AIRImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
         self,
         *,
         missing_values: float = np.nan,
-        regularizers: Sequence[Regularizer] | Literal["auto"] | None = "auto",
+        regularizers: Sequence[Regularizer] | None = None,
         depth: int = 3,
         rank: int | None = None,
         max_iter: int = 40_000,
@@ -255,7 +256,7 @@ class AIRImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
             learning_rate=self.learning_rate,
             **({} if self._limits is None else self._limits.options(used)),
             seed=_seed(self.random_state),
-            threads=self.threads,
+            engine="auto" if self.threads is None else CPU(self.threads),
             progress=self.progress,
         )
         self.row_model_ = RowModel.from_result(self.result_)

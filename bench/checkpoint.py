@@ -1,10 +1,10 @@
-"""What do checkpoints cost? The time to write one, and that of keeping a state to write, in one run.
+"""The cost of checkpoints: the time to write one, and the time to keep a state for it.
 
     python -m bench.checkpoint [--size 1000] [--threads 1] [--every 30]
 
-AIR in float32 with the automatic stop, so that the file holds the best iterate, too. Writing is the whole of
-it: the result so far, the state, the disk's own confirmation. The folder is that for temporary files, or
-``--folder``.
+AIR in float32 with the automatic stop, so that the file holds the best iterate, too. The time of writing
+includes the result so far, the state, and the sync to disk. The file is in the folder of temporary files, or
+in ``--folder``.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def seconds_of_a_write(m: int, threads: int, folder: Path, writes: int = 7) -> t
 
 
 def runners(m: int, threads: int) -> dict:
-    """Return the same training with and without a copy of the optimiser's memory."""
+    """Return the same training with and without copies of the optimiser's state."""
     found = {}
     for name, resumable in (("without", False), ("with", True)):
         objective = airnp.Objective(*problem(m), engine="cpu")
@@ -65,7 +65,7 @@ def runners(m: int, threads: int) -> dict:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Measure in a process of its own and print."""
+    """Measure in a pinned process and print."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

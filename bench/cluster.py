@@ -1,11 +1,10 @@
-"""What do more workers give, what does an engine cost, and can seams be seen?
+"""The speed-up by more workers, the cost of an engine per problem, and the error at seams between tiles.
 
     python -m bench.cluster [--only workers seams] [--rounds 5] [--problems 12] [--pictures 6]
 
 Efficiency is the time of one process, fitting one problem after another, over the workers' time times their
-number; both are measured in the same round, all ways in turn, with workers that are warm. Every fit has one
-thread, wherever it runs. "No engine" is what the machine itself gives: processes that were each handed their
-share of the problems at once, as if nobody had to distribute anything.
+number; all ways are measured in turn in every round, with warm workers. Every fit has one thread. "No engine"
+is the limit of the machine: each process gets its share of the problems at once, without any distribution.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ SEAMS = [(0.3, 5000), (0.5, 5000), (0.3, 1500), (0.5, 1500)]
 
 
 def problems(count: int, size: int = SIZE) -> list[tuple[np.ndarray, np.ndarray]]:
-    """So many pictures with gaps."""
+    """Return ``count`` pictures with gaps."""
     whole = scene(2 * size).astype(np.float32)
     starts = np.random.default_rng(0).integers(0, size, (count, 2))
     return [
@@ -50,14 +49,14 @@ def problems(count: int, size: int = SIZE) -> list[tuple[np.ndarray, np.ndarray]
 
 @contextmanager
 def pool(workers: int) -> Iterator[Executor]:
-    """A process pool."""
+    """Open a process pool."""
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as executor:
         yield executor
 
 
 @contextmanager
 def cluster(workers: int) -> Iterator[Any]:
-    """A Dask cluster on this machine, each worker a process with one thread."""
+    """Open a Dask cluster on this machine; each worker is a process with one thread."""
     import distributed
 
     with (
@@ -99,8 +98,8 @@ def run_inpaint(client: Any, picture: np.ndarray, mask: np.ndarray, iterations: 
 # --- measurements ---
 
 
-def rounds_of(runners: dict[str, Callable[[], None]], rounds: int) -> dict[str, np.ndarray]:
-    """Seconds of each runner, one column per round, in every round in another order."""
+def time_rounds(runners: dict[str, Callable[[], None]], rounds: int) -> dict[str, np.ndarray]:
+    """Return seconds of each runner per round; every round has another order."""
     for run in runners.values():
         run()
     times: dict[str, list[float]] = {name: [] for name in runners}
@@ -115,7 +114,7 @@ def rounds_of(runners: dict[str, Callable[[], None]], rounds: int) -> dict[str, 
 
 
 def efficiency(count: int, rounds: int) -> str:
-    """Fleets and one large picture, alone, in a process pool and on a cluster, with 1 and 2 workers."""
+    """Time fleets and one large picture alone, in a process pool and on a cluster, with 1 and 2 workers."""
     fleet, tiny = problems(count), problems(50, size=8)
     picture = scene(3 * SIZE).astype(np.float32)
     mask = masks.random(picture.shape, missing=0.3, seed=0)
@@ -137,12 +136,12 @@ def efficiency(count: int, rounds: int) -> str:
                 )
             return ways
 
-        large = rounds_of(fleets(fleet, ITERATIONS), rounds)
-        small = rounds_of(fleets(tiny, 1), rounds)
+        large = time_rounds(fleets(fleet, ITERATIONS), rounds)
+        small = time_rounds(fleets(tiny, 1), rounds)
         pictures = {"alone": lambda: run_inpaint(None, picture, mask, ITERATIONS)}
         for workers, client in clients.items():
             pictures[f"Dask {workers}"] = lambda client=client: run_inpaint(client, picture, mask, ITERATIONS)
-        tiles = rounds_of(pictures, rounds)
+        tiles = time_rounds(pictures, rounds)
     rows = []
     for work, times in ((f"{count} fits", large), (f"a picture of {3 * SIZE}²", tiles)):
         for name in list(times)[1:]:
@@ -161,13 +160,13 @@ def efficiency(count: int, rounds: int) -> str:
             f"{np.median(large['alone']) / count:.2f} s. Median of {rounds} rounds.",
             "What an engine adds to a problem, beside its fit (of 8×8 numbers, one worker):",
             markdown(["engine", "per problem"], costs),
-            f"To start two worker processes of `fit_many`'s own: {starting():.1f} s.",
+            f"To start two worker processes of `fit_many`'s own: {start_seconds():.1f} s.",
         ]
     )
 
 
-def starting() -> float:
-    """Seconds until both of two workers have been started, given a tiny problem each and ended."""
+def start_seconds() -> float:
+    """Return seconds to start two workers, give each a tiny problem and end them."""
     start = time.perf_counter()
     for outcome in airnp.fit_many(problems(2, size=8), workers=2, max_iter=1, **SETTINGS):
         outcome.unwrap()
@@ -175,11 +174,10 @@ def starting() -> float:
 
 
 def seam_errors(pictures: int, missing: float, iterations: int) -> tuple[float, float]:
-    """Mean error of missing pixels where tiles overlap, and of the same pixels where they do not.
+    """Return the mean error of missing pixels where tiles overlap, and of the same pixels inside a tile.
 
-    Every picture is filled twice, the second time with the tiles moved by half a tile, so that what is at a
-    border once is inside the other time. Pixels count that are one and the other, and not near the picture's
-    own edge.
+    Every picture is filled twice, the second time with the tiles moved by half a tile. Pixels count that are
+    at a border in one of the two and inside a tile in the other, and not near the picture's own edge.
     """
     import dask.array as da
 
@@ -216,7 +214,7 @@ def seam_errors(pictures: int, missing: float, iterations: int) -> tuple[float, 
 
 
 def seams(pictures: int) -> Iterator[str]:
-    """Yield the table of errors at borders and inside, each time with another row."""
+    """Yield the table of errors at borders and inside, each time with one more row."""
     rows: list[list[object]] = []
     for missing, iterations in SEAMS:
         border, inside = seam_errors(pictures, missing, iterations)

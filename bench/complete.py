@@ -1,15 +1,15 @@
-"""Is ``airnp.complete`` honest about its error, and does what it chooses beat the defaults?
+"""The error that ``airnp.complete`` expects beside the true one, and its choice beside the defaults.
 
     python -m bench.complete                          # all rows of the paper, one seed: about half an hour
     python -m bench.complete --rows "IC 20%" --seeds 3
     python -m bench.complete --small --seeds 20       # problems of 48×48 without data, a second or two each
     python -m bench.complete --report-only            # only print the table again
 
-For each row and seed: the NMAE that ``airnp.complete(Y, mask)`` expects, the one that it has, z = (expected −
-true) / standard error, and the true NMAE of ``airnp.fit`` with its defaults and the same seed. The truth
-decides nothing. In a clone, with ``pip install -e ".[data]"``; the data come from :mod:`airnp.datasets`.
+For each row and seed: the NMAE that ``airnp.complete(Y, mask)`` expects, the true one, z = (expected − true)
+/ standard error, and the true NMAE of ``airnp.fit`` with its defaults and the same seed. The truth serves
+this comparison only. In a clone, with ``pip install -e ".[data]"``; the data come from :mod:`airnp.datasets`.
 
-Each row and seed is one file in ``OUT``; a second start computes only what is missing.
+Each row and seed is one file in ``OUT``; the next start computes only the missing ones.
 """
 
 from __future__ import annotations
@@ -61,14 +61,14 @@ ALL = {**ROWS, **SMALL}
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Compute what is missing, and print the table."""
+    """Compute the missing rows and seeds, and print the table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--rows", nargs="+", choices=tuple(ALL), default=tuple(ROWS), metavar="ROW")
     parser.add_argument("--small", action="store_true", help="small problems instead of the paper's rows")
     parser.add_argument("--seeds", type=int, default=1, help="how many seeds (%(default)s)")
-    parser.add_argument("--first-seed", type=int, default=0, help="and from which on (%(default)s)")
+    parser.add_argument("--first-seed", type=int, default=0, help="the first of them (%(default)s)")
     parser.add_argument("--threads", type=int, default=None)
     parser.add_argument("--max-iter", type=int, default=40_000)
     parser.add_argument("--out", type=Path, default=FOLDER)
@@ -88,7 +88,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def measured(row: Row, seed: int, **settings: Any) -> dict[str, Any]:
-    """Return what one call of ``airnp.complete`` says, and what is true."""
+    """Return the estimates of one call of ``airnp.complete``, and the true errors."""
     problem = row.load(seed)
     started = time.perf_counter()
     completion = airnp.complete(problem.observed, problem.mask, seed=seed, **settings)
@@ -96,7 +96,7 @@ def measured(row: Row, seed: int, **settings: Any) -> dict[str, Any]:
     tried = completion.candidates
     default = completion.result
     if set(completion.choice) != {"seed", *settings}:
-        default = airnp.fit(problem.observed, problem.mask, seed=seed, **settings)
+        default = problem.fit(seed, **{"threads": None, **settings})
     true, of_default = (
         float(airnp.metrics.nmae(result.matrix, problem.truth, problem.mask))
         for result in (completion.result, default)
@@ -119,7 +119,7 @@ def measured(row: Row, seed: int, **settings: Any) -> dict[str, Any]:
 
 
 def report(found: list[dict[str, Any]]) -> str:
-    """Return the table, and what it comes to."""
+    """Return the table and its summary."""
     places = {name: place for place, name in enumerate(ALL)}
     ordered = sorted(found, key=lambda each: (places[each["row"]], each["seed"]))
     head = ["row", "seed", "expected", "true", "z", "`fit`", "choice / `fit`", "held out", "clusters"]

@@ -1,21 +1,20 @@
-"""Do intervals hold what they promise? Coverage of missing entries on the paper's eleven rows, and widths.
+"""Coverage and width of intervals of missing entries, on the paper's eleven rows.
 
-    python -m bench.coverage                # everything, over five seeds; stop it and start it at will
+    python -m bench.coverage                # everything, over five seeds; can be stopped and resumed
     python -m bench.coverage --quick        # three rows, few iterations, one seed: less than a minute
     python -m bench.coverage --rows "IC 20%" --seeds 2
-    python -m bench.coverage --redo         # forget the fits first
+    python -m bench.coverage --redo         # delete the fits first
     python -m bench.coverage --report-only  # only write the table again
 
 In a clone, with ``pip install -e ".[data]"``; the data come from :mod:`airnp.datasets`. Three rows of another
-picture, by which nothing was chosen, come besides. A cell is a row and a seed: :func:`airnp.fit` with its
-defaults, and ``result.interval(level)`` at four levels. The seed moves the fit and the entries that it holds
-out, and the mask where that is random. Coverage is the share of missing entries whose truth is inside;
-widths are means over missing entries, in units of the data's range. "Constant" is the interval of one width
-for all entries, calibrated by the same entries.
+picture, which influenced no default, are added. A cell is a row and a seed: :func:`airnp.fit` with its
+defaults, and ``result.interval(level)`` at four levels. The seed is that of the fit, of the entries that it
+holds out and, if the mask is random, of the mask. Coverage is the share of missing entries whose true value
+is inside; widths are means over missing entries, in units of the data's range. "Constant" is an interval of
+one width for all entries, calibrated by the same entries.
 
-Each finished fit is kept in ``OUT/cells``: a second start computes only what is missing. Intervals are
-measured anew at every start, of all fits that are asked for and there, and written to ``OUT/coverage.json``
-and ``.md``.
+Each finished fit is kept in ``OUT/cells``; the next start computes only the missing ones. Every start
+measures the intervals of all requested fits that are finished, and writes ``OUT/coverage.json`` and ``.md``.
 """
 
 from __future__ import annotations
@@ -36,16 +35,14 @@ import numpy as np
 
 import airnp
 from airnp.results import calibration as conformal
+from bench.cells import Cells, Experiment, Method, Record, Task, compute_all, write_file
 from bench.paper_rows import ROWS, Problem, Row, load
 from bench.speed import RESULTS
-from bench.table1_cells import Cells, Record, write_whole
-from bench.table1_methods import Experiment, Method, Task
-from bench.table1_workers import compute_all
 from bench.timing import markdown
 
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 WITHIN = 0.03
-"""How far from its level the mean coverage of a row may be."""
+"""The largest accepted distance of a row's mean coverage from its level."""
 
 QUICK_ROWS = ("Barbara 30%", "Syn-Netflix 70%", "IC 20%")
 QUICK_ITERATIONS = 300
@@ -53,19 +50,19 @@ QUICK_ITERATIONS = 300
 
 @dataclass(frozen=True)
 class Fits(Experiment):
-    """One fit per row and seed, with all defaults; its result is kept in a file, to measure intervals of."""
+    """One fit per row and seed with all defaults; results are saved, to measure their intervals later."""
 
     folder: Path = RESULTS / "coverage"
 
     def path(self, task: Task) -> Path:
-        """Return where the result is kept."""
+        """Return the file of the result."""
         return Cells(self.folder).path(task).with_suffix(".npz")
 
     def solve(self, task: Task) -> dict[str, Any]:
         """Fit and save."""
         problem = self.rows[task.row].load(task.seed)
         start = time.perf_counter()
-        result = airnp.fit(problem.observed, problem.mask, seed=task.seed, threads=1, **task.settings)
+        result = problem.fit(task.seed, **task.settings)
         seconds = round(time.perf_counter() - start, 3)
         path = self.path(task)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -78,7 +75,7 @@ UNUSED = {
     name: Row(name, partial(load, name), {}, has_fixed_mask=not name.endswith("%"), is_image=True)
     for name in ("Cameraman 30%", "Cameraman patch", "Cameraman texture")
 }
-"""Rows beyond the paper's, by which nothing was chosen."""
+"""Rows beyond the paper's; they influenced no default."""
 
 PAPER = Fits(ROWS | UNUSED, {METHOD: Method("AIR", airnp.fit, is_fit=True)})
 
@@ -111,7 +108,7 @@ def measure(problem: Problem, result: airnp.FitResult) -> dict[str, Any]:
 
 
 def main(argv: Sequence[str] | None = None, experiment: Fits = PAPER) -> int:
-    """Compute what is missing and write the table; return 1 if cells failed, 130 after an interrupt."""
+    """Compute the missing fits and write the table; return 1 if fits failed, 130 after an interrupt."""
     arguments = _arguments(argv, experiment)
     folder = arguments.out / "quick" if arguments.quick else arguments.out
     experiment = replace(experiment, folder=folder)
@@ -132,7 +129,7 @@ def main(argv: Sequence[str] | None = None, experiment: Fits = PAPER) -> int:
             for count, (task, record) in enumerate(found, start=1):
                 failed += record["status"] == "failed"
                 place = f"[{count}/{len(waiting)}] {task.row} · seed {task.seed}"
-                print(f"{place}: {_said(record)}", file=sys.stderr, flush=True)
+                print(f"{place}: {_outcome(record)}", file=sys.stderr, flush=True)
     except KeyboardInterrupt:
         print("interrupted; the next start goes on from here", file=sys.stderr)
         return 130
@@ -142,14 +139,14 @@ def main(argv: Sequence[str] | None = None, experiment: Fits = PAPER) -> int:
     return 1 if failed else 0
 
 
-def _said(record: Record) -> str:
+def _outcome(record: Record) -> str:
     if record["status"] == "failed":
         return f"failed: {record['error']}"
     return f"{record['n_iter']} iterations in {record['seconds']:.0f} s"
 
 
 def _report(experiment: Fits, tasks: Sequence[Task]) -> str:
-    """Measure the intervals of all fits that are there; write JSON and Markdown, and return the Markdown."""
+    """Measure the intervals of finished fits; write JSON and Markdown, and return the Markdown."""
     cells = []
     for task in tasks:
         problem, result = experiment.rows[task.row].load(task.seed), airnp.load(experiment.path(task))
@@ -157,10 +154,10 @@ def _report(experiment: Fits, tasks: Sequence[Task]) -> str:
     names = dict.fromkeys(task.row for task in tasks)
     rows = [summary(name, [cell for cell in cells if cell["row"] == name]) for name in names]
     text = as_markdown(rows) + "\n"
-    write_whole(
+    write_file(
         experiment.folder / "coverage.json", json.dumps({"rows": rows, "cells": cells}, indent=1) + "\n"
     )
-    write_whole(experiment.folder / "coverage.md", text)
+    write_file(experiment.folder / "coverage.md", text)
     return text
 
 
@@ -217,7 +214,7 @@ def _arguments(argv: Sequence[str] | None, experiment: Experiment) -> argparse.N
         "--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: all cores)"
     )
     parser.add_argument("--out", type=Path, default=RESULTS / "coverage")
-    parser.add_argument("--redo", action="store_true", help="forget the fits that are asked for first")
+    parser.add_argument("--redo", action="store_true", help="delete the requested fits first")
     parser.add_argument("--report-only", action="store_true", help="compute nothing, write the table again")
     return parser.parse_args(argv)
 

@@ -1,4 +1,4 @@
-"""The floor of an iteration: the matrix products it cannot do without, by NumPy's BLAS, and nothing else."""
+"""The floor of an iteration: its necessary matrix products by NumPy's BLAS, and nothing else."""
 
 from __future__ import annotations
 
@@ -35,16 +35,15 @@ def floor(
     Parameters
     ----------
     graphs : tuple of int
-        The nodes of each dense graph: m for rows, n for columns. Each costs one product with X and,
-        because it is learned, a Gram matrix at half price; for two of one size the halves make one
-        product.
+        The nodes of each dense learned graph: m for rows, n for columns. Each costs one product with X and
+        half a product for its Gram matrix, which is symmetric.
     """
     rng = np.random.default_rng(0)
     shapes = product_shapes(m, n, depth, min(m, n) if rank is None else rank)
     for nodes in graphs:
         shapes.append((nodes, nodes, m * n // nodes))
     halves = [(nodes, m * n // nodes, nodes) for nodes in graphs]
-    # Every product has operands of its own, as in an iteration; a single pair would stay in the cache.
+    # Every product has its own operands, as in an iteration; a single pair would stay in the cache.
     products = [_operands(rng, shape, dtype) for shape in shapes]
     half_products = [_operands(rng, shape, dtype) for shape in halves]
 
@@ -52,7 +51,7 @@ def floor(
         for iteration in range(iterations * batch):
             for a, b, out in products:
                 np.matmul(a, b, out=out)
-            # Half the price: every other time.
+            # Half a product: every other time.
             for position, (a, b, out) in enumerate(half_products):
                 if (iteration + position) % 2 == 0:
                     np.matmul(a, b, out=out)

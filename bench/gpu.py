@@ -1,15 +1,15 @@
-"""How fast is an iteration of AIR on a GPU? Against the CPU engine and against PyTorch on the same device.
+"""Time of an iteration of AIR on a GPU, against the CPU engine and against PyTorch on the same device.
 
     python -m bench.gpu                   # all sections; python bench/gpu.py does the same
     python -m bench.gpu --quick           # a few sizes, fewer repeats
     python -m bench.gpu --sections stacks precision --sizes 240 1000
 
-Times are medians over rounds, by CUDA events on the device and by the clock on the CPU, after a warm-up.
-Programs come one after the other, because large matrices leave no room for all of them at once; before it is
-timed, each must follow the trajectory of the first. PyTorch takes the energy through the Gram matrix, the
-form that saves automatic differentiation half of the products of the graphs.
+Times are medians over rounds after a warm-up, by CUDA events on the device and by the clock on the CPU.
+Programs run one after the other, because large matrices do not all fit into memory at once; before it is
+timed, each must follow the trajectory of the first. PyTorch computes the energy through the Gram matrix,
+which saves automatic differentiation half of the products of the graphs.
 
-Without a usable GPU this measures the CPU half, at a few sizes, and says what is missing.
+Without a usable GPU it measures the CPU half at a few sizes, and names what is missing.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ QUERIES = (
 
 @dataclass(frozen=True)
 class Case:
-    """One problem: a stack of m×m matrices, so many factors, and what its products may round to."""
+    """One problem: a stack of m×m matrices, the number of factors, and the precision of products."""
 
     section: str
     m: int
@@ -71,7 +71,7 @@ class Case:
 
 
 def case_list(sections: Sequence[str], sizes: Sequence[int] | None, quick: bool) -> list[Case]:
-    """Return what to measure; ``sizes`` takes the place of each section's own."""
+    """Return the cases to measure; ``sizes`` replaces each section's own."""
     few = sizes or ((240, 1000) if quick else (240, 1000, 4000))
     batches = (1, 16) if quick else (1, 4, 16, 64, 256)
     return [
@@ -89,26 +89,26 @@ def case_list(sections: Sequence[str], sizes: Sequence[int] | None, quick: bool)
 # --- programs ---
 
 Runner = Callable[[int], float]
-"""Makes so many iterations and gives the last loss, summed over the stack."""
+"""Runs iterations and returns the last loss, summed over the stack."""
 
 
 @dataclass(frozen=True)
 class Program:
-    """One way to make iterations, and the clock that fits it: seconds of ``run(iterations)``."""
+    """A way to run iterations, and its clock: ``seconds(run, iterations)``."""
 
     run: Runner
     seconds: Callable[[Runner, int], float]
 
 
 def wall_seconds(run: Runner, iterations: int) -> float:
-    """Seconds by the clock on the wall."""
+    """Return seconds of wall-clock time."""
     start = time.perf_counter()
     run(iterations)
     return time.perf_counter() - start
 
 
 def cupy_seconds(run: Runner, iterations: int) -> float:
-    """Seconds between two CUDA events; airnp waits for its own stream before the second one."""
+    """Return seconds between two CUDA events; airnp waits for its own stream before the second one."""
     import cupy
 
     start, end = cupy.cuda.Event(), cupy.cuda.Event()
@@ -120,7 +120,7 @@ def cupy_seconds(run: Runner, iterations: int) -> float:
 
 
 def torch_seconds(run: Runner, iterations: int) -> float:
-    """Seconds between two CUDA events of PyTorch's stream."""
+    """Return seconds between two CUDA events of PyTorch's stream."""
     import torch
 
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -132,7 +132,7 @@ def torch_seconds(run: Runner, iterations: int) -> float:
 
 
 def make_stack(case: Case) -> Any:
-    """Return the problem of a case: the picture of bench.peers, and for a stack noise of its own on each."""
+    """Return the problem of a case: the picture of bench.peers; in a stack each has its own noise."""
     from bench.peers.problem import make_problem
 
     problem = make_problem("AIR", case.m, case.depth, case.dtype)
@@ -146,7 +146,7 @@ def make_stack(case: Case) -> Any:
 
 
 def airnp_program(case: Case, problem: Any, xp: Any, seconds: Callable[[Runner, int], float]) -> Program:
-    """airnp as ``airnp.fit`` runs it: on CuPy's device or, for NumPy, on the CPU."""
+    """Return airnp as ``airnp.fit`` runs it: on CuPy's device or, for NumPy, on the CPU."""
     import airnp
     from airnp.training.steps import Training
     from bench.peers.problem import LEARNING_RATE, regularizers
@@ -171,7 +171,7 @@ def airnp_program(case: Case, problem: Any, xp: Any, seconds: Callable[[Runner, 
 
 @cache
 def _stack_model() -> type:
-    """The peers' model, for stacks as well, with the energy in Gram form."""
+    """Return the peers' model for stacks, with the energy in Gram form."""
     import torch
 
     from bench.peers.pytorch import ENERGIES, Model
@@ -196,7 +196,7 @@ def _stack_model() -> type:
 
 
 def torch_program(case: Case, problem: Any, mode: str, device: str = "cuda") -> Program:
-    """PyTorch on a device: ``"eager"``, ``"compile"``, ``"reduce-overhead"`` or ``"graph"``."""
+    """Return PyTorch on a device: ``"eager"``, ``"compile"``, ``"reduce-overhead"`` or ``"graph"``."""
     import torch
 
     from bench.peers.problem import LEARNING_RATE
@@ -243,7 +243,7 @@ def _captured(model: Any, optimizer: Any) -> Runner:
     begin = [param.detach().clone() for param in model.parameters()]
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):  # as PyTorch wants it: a few iterations elsewhere, then the capture
+    with torch.cuda.stream(side):  # PyTorch needs a few iterations on another stream before the capture
         for _ in range(3):
             step()
     torch.cuda.current_stream().wait_stream(side)
@@ -275,7 +275,7 @@ TORCH = {
 
 
 def builders(case: Case, with_torch: bool, cpu_limit: int) -> dict[str, Callable[[Any], Program]]:
-    """Return how to make each program from a problem; airnp on the device comes first."""
+    """Return a function that makes each program from a problem; airnp on the device comes first."""
     import cupy
 
     found: dict[str, Callable[[Any], Program]] = {
@@ -293,18 +293,18 @@ def builders(case: Case, with_torch: bool, cpu_limit: int) -> dict[str, Callable
 
 
 def first_line(error: BaseException) -> str:
-    """What an error says, in one line."""
+    """Return the first line of an error's message."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def check_loss(name: str, loss: float, expected: float, precision: str) -> None:
-    """Leave, with a message, if a program follows another trajectory."""
+    """Exit with a message if a program follows another trajectory."""
     if not abs(loss - expected) <= TOLERANCES[precision] * abs(expected):
         raise SystemExit(f"{name} follows another trajectory: loss {loss!r} against {expected!r}")
 
 
 def timed(program: Program, rounds: int, seconds: float) -> list[float]:
-    """Seconds per iteration, one for each round of about ``seconds``, after a warm-up."""
+    """Return seconds per iteration for each round of about ``seconds``, after a warm-up."""
     program.run(3)
     once = program.seconds(program.run, 3) / 3
     count = min(max(int(seconds / max(once, 1e-7)), 3), 5000)
@@ -318,7 +318,7 @@ def timed(program: Program, rounds: int, seconds: float) -> list[float]:
 def measure(
     case: Case, makers: dict[str, Callable[[Any], Program]], *, rounds: int, seconds: float
 ) -> dict[str, Any]:
-    """Return the row of a case: milliseconds of each program, or why it has none."""
+    """Return the row of a case: milliseconds of each program, or the reason why there are none."""
     problem = make_stack(case)
     steps = 30 if case.batch * case.m**2 <= 500**2 else 5
     row: dict[str, Any] = {**asdict(case), "base": next(iter(makers)), "ms": {}, "spread": {}, "notes": {}}
@@ -345,13 +345,13 @@ def measure(
 
 
 def add_ratios(row: dict[str, Any]) -> None:
-    """Add how many times as long each program takes as the first."""
+    """Add the time of each program over that of the first."""
     base = row["ms"].get(row["base"])
     row["ratios"] = {} if base is None else {name: ms / base for name, ms in row["ms"].items()}
 
 
 def free_memory() -> None:
-    """Give back what a program held, and what PyTorch compiled for it."""
+    """Free the memory of a program, and what PyTorch compiled for it."""
     gc.collect()
     if "cupy" in sys.modules:
         with suppress(RuntimeError):  # CuPy without a device holds nothing
@@ -364,7 +364,7 @@ def free_memory() -> None:
 
 
 def cpu_half(sizes: Sequence[int], quick: bool, part: Path) -> list[dict[str, Any]]:
-    """Return the rows of the CPU, measured in a process of its own, whose pools of threads do not collide."""
+    """Return the rows of the CPU, measured in another process, so that thread pools do not collide."""
     from airnp.engines.threads import available_threads
 
     words = ["--measure", str(part), "--sizes", *map(str, sizes), *(["--quick"] if quick else [])]
@@ -375,7 +375,7 @@ def cpu_half(sizes: Sequence[int], quick: bool, part: Path) -> list[dict[str, An
 
 
 def measure_cpu(m: int, quick: bool) -> dict[str, Any]:
-    """Return the row of one size on the CPU: airnp against the peers that are installed."""
+    """Return the row of one size on the CPU: airnp against the installed peers."""
     from airnp.engines.threads import available_threads
 
     runners = peer_runners("AIR", m, 3, "float32", available_threads())
@@ -396,12 +396,12 @@ def measure_cpu(m: int, quick: bool) -> dict[str, Any]:
 
 
 def parse_state(text: str) -> dict[str, str]:
-    """Return what ``nvidia-smi --query-gpu --format=csv,noheader`` says about one device."""
+    """Return the fields of ``nvidia-smi --query-gpu --format=csv,noheader`` for one device."""
     return dict(zip(QUERIES, (part.strip() for part in text.strip().split(",")), strict=True))
 
 
 def device_state(bus: str) -> dict[str, str]:
-    """Return name, power and clocks of a device now, by its PCI address; empty without nvidia-smi."""
+    """Return the current name, power and clocks of a device by its PCI address; empty without nvidia-smi."""
     program = shutil.which("nvidia-smi")
     if program is None:
         return {}
@@ -412,7 +412,7 @@ def device_state(bus: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Machine:
-    """What there is to measure on, and what is missing."""
+    """The device and the programs that can be measured, and what is missing."""
 
     device: str | None
     bus: str
@@ -458,7 +458,7 @@ def look_around() -> Machine:
 
 
 def report(found: dict[str, Any]) -> str:
-    """Return everything as Markdown: the machine, what is missing, one table for each section."""
+    """Return the report in Markdown: the machine, what is missing, one table for each section."""
     parts = [f"Device: {found['device'] or 'none; this is the CPU half, and says nothing about GPUs'}"]
     if found["state"]:
         parts.append(", ".join(f"{name} {value}" for name, value in found["state"].items()))
@@ -473,7 +473,7 @@ def report(found: dict[str, Any]) -> str:
 
 
 def section_table(rows: Sequence[dict[str, Any]], device: str | None) -> str:
-    """Return one table: milliseconds of the first program, and how many times as long the others take."""
+    """Return one table: milliseconds of the first program, and the ratios of the others to it."""
     base = rows[0]["base"]
     others = dict.fromkeys(name for row in rows for name in (*row["ms"], *row["notes"]) if name != base)
     model = roofline.find(device or "")
@@ -496,7 +496,7 @@ def section_table(rows: Sequence[dict[str, Any]], device: str | None) -> str:
 
 
 def plot(rows: Sequence[dict[str, Any]], title: str, path: Path) -> bool:
-    """Draw milliseconds against m for each program; return whether matplotlib was there to do so."""
+    """Draw milliseconds against m for each program; return whether matplotlib is installed."""
     try:
         import matplotlib
     except ImportError:
@@ -518,7 +518,7 @@ def plot(rows: Sequence[dict[str, Any]], title: str, path: Path) -> bool:
 
 
 def show(row: dict[str, Any]) -> None:
-    """Print a row as soon as it is there."""
+    """Print a row."""
     times = [f"{name} {ms:.4g} ms" for name, ms in row["ms"].items()]
     notes = [f"{name} {note}" for name, note in row["notes"].items()]
     case = Case(*(row[name] for name in ("section", "m", "depth", "batch", "precision")))
@@ -526,7 +526,7 @@ def show(row: dict[str, Any]) -> None:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Look for a device, measure what can be measured; print, save and plot."""
+    """Look for a device and measure; print, save and plot."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,8 +1,8 @@
-"""How much memory does a fit take? Peak of everything allocated, in matrices of m×m numbers.
+"""Peak memory of a fit, in matrices of m×m numbers.
 
     python -m bench.memory [--sizes 100 240 500 1000]
 
-Counted by tracemalloc, to which NumPy reports; the caller's own data is not part of it.
+Counted by tracemalloc, to which NumPy reports; the caller's data is not included.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def peak_matrices(m: int, method: str, dtype: str = "float32", max_iter: int = 6
     rng = np.random.default_rng(0)
     values, mask = rng.random((m, m)).astype(dtype), rng.random((m, m)) < 0.7
     settings = {"regularizers": METHODS[method], "stop": None, "seed": 0}
-    airnp.fit(values, mask, max_iter=2, **settings)  # what is loaded and compiled once does not count
+    airnp.fit(values, mask, max_iter=2, **settings)  # imports and compilation do not count
     tracemalloc.start()
     try:
         result = airnp.fit(values, mask, max_iter=max_iter, **settings)

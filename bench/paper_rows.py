@@ -49,6 +49,10 @@ class Problem:
         """The matrix as a method may see it: NaN where it is missing."""
         return np.where(self.mask, self.truth, np.asarray(np.nan, self.truth.dtype))
 
+    def fit(self, seed: int, **settings: Any) -> airnp.FitResult:
+        """Complete it by :func:`airnp.fit`, with one thread unless ``settings`` say otherwise."""
+        return airnp.fit(self.observed, self.mask, seed=seed, **{"threads": 1, **settings})
+
 
 @dataclass(frozen=True)
 class Row:
@@ -58,13 +62,13 @@ class Row:
     ----------
     name : str
     load : callable
-        ``load(seed)`` returns the :class:`Problem`; the seed draws the mask, where it is drawn.
+        ``load(seed)`` returns the :class:`Problem`; the seed is that of a random mask.
     printed : mapping
-        The paper's NMAE by column, without those that it does not have.
+        The paper's NMAE by column, for the columns that it has.
     has_fixed_mask : bool
         Whether the same entries are missing for every seed.
     is_image : bool
-        Whether neighbouring entries mean neighbouring things.
+        Whether neighbouring entries are related.
     """
 
     name: str
@@ -75,7 +79,7 @@ class Row:
 
     @property
     def best_printed(self) -> str:
-        """Whose number is the paper's best."""
+        """The column of the paper's best number."""
         return min(self.printed, key=self.printed.__getitem__)
 
     @property
@@ -93,7 +97,7 @@ def load(name: str, seed: int) -> Problem:
 
 
 def draw_mask(pattern: str, shape: tuple[int, ...], seed: int) -> np.ndarray:
-    """Return what is observed: "patch", "texture" (of 240×240 alone), or a share missing such as "30%"."""
+    """Return a mask of observed entries: "patch", "texture" (240×240 only), or a missing share like "30%"."""
     if pattern == "patch":
         return airnp.masks.patch(shape)
     if pattern == "texture":

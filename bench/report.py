@@ -1,8 +1,8 @@
-"""Gather the tables and figures that are there in one HTML file that needs nothing else.
+"""Put the existing tables and figures into one HTML file that needs no other.
 
     python -m bench.report [--results bench/results] [--out bench/results/report.html]
 
-Nothing is computed. What is missing is named, with the command that makes it.
+It computes nothing. For each missing part it names the command that makes it.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from pathlib import Path
 from PIL import Image
 
 from bench.figures.captions import CAPTIONS, Caption
+from bench.speed import RESULTS
 
-RESULTS = Path(__file__).parent / "results"
 WIDEST = 1600
-"""Pixels; enough for a sharp picture on a large screen."""
+"""The largest width of a picture in pixels, enough for a large screen."""
 
 
 @dataclass(frozen=True)
@@ -42,14 +42,14 @@ TABLES = (
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Write the report and say what it does not have."""
+    """Write the report and print what is missing."""
     parser = argparse.ArgumentParser(
         prog="python -m bench.report",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--results", type=Path, default=RESULTS, help="where tables and figures are")
-    parser.add_argument("--figures", type=Path, help="where the figures are; default RESULTS/figures")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="folder of the tables")
+    parser.add_argument("--figures", type=Path, help="folder of the figures; default RESULTS/figures")
     parser.add_argument("--out", type=Path, help="default RESULTS/report.html")
     arguments = parser.parse_args(argv)
     figures = arguments.figures or arguments.results / "figures"
@@ -63,7 +63,7 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def report(results: Path, figures: Path) -> tuple[str, dict[str, str]]:
-    """Return the page, and the command for each part that it lacks."""
+    """Return the page, and the command for each missing part."""
     missing: dict[str, str] = {}
     sections, contents = [], []
     for table in TABLES:
@@ -108,7 +108,7 @@ def absent(command: str) -> str:
 
 
 def figure(path: Path, caption: Caption, about: dict) -> str:
-    """Return a picture with its caption; one that was drawn by --quick says nothing about the paper."""
+    """Return a picture with its caption; that of a quick figure is not compared with the paper."""
     picture = base64.b64encode(compact(path)).decode("ascii")
     lines = [("Shown", caption.shows), ("Settings", caption.settings)]
     old = len(about.get("runs_of_other_code", []))
@@ -146,7 +146,7 @@ def _png(picture: Image.Image) -> bytes:
 
 
 def facts(notes: list[dict]) -> str:
-    """Return versions and threads, each as often as figures were made with different ones."""
+    """Return the versions and numbers of threads that the figures were made with."""
     found: dict[str, set[str]] = {}
     for note in notes:
         for name, value in {**note.get("versions", {}), "threads": note.get("threads")}.items():
@@ -158,13 +158,13 @@ def facts(notes: list[dict]) -> str:
 
 
 def inline(text: str) -> str:
-    """Return text with its **strong** words and `code` marked up, all else as it stands."""
+    """Return text as HTML, with **strong** words and `code` marked up."""
     text = re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", html.escape(text))
     return re.sub(r"`(.+?)`", r"<code>\1</code>", text)
 
 
 def from_markdown(text: str) -> str:
-    """Return headings, paragraphs and tables as HTML: what our tables consist of."""
+    """Return Markdown of headings, paragraphs and tables as HTML."""
     parts = []
     for block in re.split(r"\n\s*\n", text.strip()):
         lines = block.splitlines()
@@ -172,7 +172,7 @@ def from_markdown(text: str) -> str:
             parts.append(_table(lines))
         elif lines[0].startswith("#"):
             level = 1 + len(lines[0]) - len(lines[0].lstrip("#"))
-            # The report has a title for the whole of it already.
+            # The report has a title of its own.
             parts += [f"<h{level}>{inline(lines[0].lstrip('# '))}</h{level}>"] if level > 2 else []
             lines = lines[1:]
             parts += [f"<p>{inline(' '.join(lines))}</p>"] if lines else []

@@ -1,4 +1,4 @@
-"""How long must an iteration of AIR take on a GPU? An estimate, printed as the tables of docs/gpu.md.
+"""An estimate of the time of an iteration of AIR on a GPU, printed as the tables of docs/gpu.md.
 
     python -m bench.roofline
 
@@ -20,7 +20,7 @@ PAPER_MS = 8.332
 """An iteration of AIR at m = 240, L = 3 on a V100 in the paper's table: 83.32 s for 10 000."""
 
 HOST_US = 20.0
-"""Assumed: one launch from Python, through CuPy or ctypes, with the checks of its arguments."""
+"""Assumed: one launch from Python, through CuPy or ctypes, including the checks of its arguments."""
 
 GRAPH_US = 10.0
 """Assumed: one launch of a whole CUDA graph from Python."""
@@ -50,7 +50,7 @@ class Device:
     tf32: float
 
     def peak(self, precision: str) -> float:
-        """Operations in a second that products can reach, in TFLOP/s."""
+        """Return the peak of products in TFLOP/s."""
         return float(getattr(self, precision))
 
 
@@ -63,7 +63,7 @@ DEVICES = (
 
 @dataclass(frozen=True)
 class Work:
-    """What all launches of one kernel do in an iteration: numbers moved, and operations on them."""
+    """The work of all launches of one kernel in an iteration: numbers moved, and operations on them."""
 
     name: str
     launches: int
@@ -73,7 +73,7 @@ class Work:
     is_product: bool = False
 
     def seconds(self, device: Device, precision: str = "float32", *, least: float = 0.0) -> float:
-        """The time of all its launches, each bounded by bandwidth, by arithmetic, and by ``least``."""
+        """Return the time of all launches, bounded by bandwidth, by arithmetic, and by ``least`` for each."""
         # Outside of products there are no tensor cores.
         peak = device.peak(precision) if self.is_product else min(device.float32, device.peak(precision))
         traffic = self.numbers * itemsize(precision) / (device.bandwidth * 1e9)
@@ -82,12 +82,12 @@ class Work:
 
 
 def itemsize(precision: str) -> int:
-    """Bytes of one number."""
+    """Return the bytes of one number."""
     return 8 if precision == "float64" else 4
 
 
 def work(m: int, n: int, depth: int, batch: int = 1) -> list[Work]:
-    """Return what an iteration of AIR does for graphs of kind "row" over rows and columns."""
+    """Return the work of an iteration of AIR with graphs of kind "row" over rows and columns."""
     rank = min(m, n)
     graphs = (m, n)
     factors = sum(rows * columns for rows, columns in factor_shapes(m, n, depth, rank))
@@ -139,19 +139,19 @@ class Ratings:
 
     @property
     def nodes(self) -> int:
-        """Of both graphs."""
+        """The nodes of both graphs."""
         return self.m + self.n
 
     @property
     def edges(self) -> int:
-        """Candidates of all nodes, themselves among them."""
+        """The candidates of all nodes, including the nodes themselves."""
         return self.nodes * (self.neighbours + 1)
 
 
 def sparse_work(of: Ratings) -> list[Work]:
-    """Return what an iteration of the sparse form does, for two factors: N entries, K nodes, E edges.
+    """Return the work of an iteration of the sparse form with two factors: N entries, K nodes, E edges.
 
-    A row of a factor counts each time that an entry names it; an index is one number, a place in 64 bits two.
+    A row of a factor counts once for every entry that uses it; an index is one number, a 64-bit one two.
     """
     entries, nodes, edges, rank = of.entries, of.nodes, of.edges, of.rank
     return [
@@ -218,14 +218,14 @@ def find(name: str) -> Device | None:
 
 
 def _digits(value: float) -> str:
-    """Three digits that count; nothing below a thousandth."""
+    """Return three significant digits, and 0 below a thousandth."""
     if value < 1e-3:
         return "0"
     return f"{value:.3g}" if value < 1000 else f"{value:,.0f}".replace(",", " ")
 
 
 def devices_table() -> str:
-    """The peaks that are used."""
+    """Return the peaks of the devices."""
     header = ["device", "GB/s", "TFLOP/s float32", "float64", "TF32"]
     rows = [[d.name, _digits(d.bandwidth), d.float32, d.float64, d.tf32] for d in DEVICES]
     return markdown(header, rows)
@@ -236,7 +236,7 @@ def _megabytes_and_flops(numbers: float, flops: float) -> str:
 
 
 def work_table(sizes: tuple[int, ...]) -> str:
-    """Traffic and arithmetic of each kernel, for square matrices, three factors, float32."""
+    """Return traffic and arithmetic of each kernel, for square matrices, three factors, float32."""
     header = ["kernel", "launches", "numbers moved", *(f"MB, MFLOP at m = {m}" for m in sizes)]
     columns = [work(m, m, 3) for m in sizes]
     rows: list[list[object]] = []
@@ -249,15 +249,8 @@ def work_table(sizes: tuple[int, ...]) -> str:
 
 
 def times_table(sizes: tuple[int, ...]) -> str:
-    """Milliseconds of an iteration on each device, three factors, float32."""
-    header = [
-        "m",
-        "device",
-        "roofline ms",
-        "launched one by one ms",
-        "CUDA graph ms",
-        "10 000 iterations",
-    ]
+    """Return milliseconds of an iteration on each device, three factors, float32."""
+    header = ["m", "device", "roofline ms", "launched one by one ms", "CUDA graph ms", "10 000 iterations"]
     rows: list[list[object]] = []
     for m in sizes:
         for device in DEVICES:
@@ -270,13 +263,13 @@ def times_table(sizes: tuple[int, ...]) -> str:
 
 
 def shares_table(m: int) -> str:
-    """Microseconds of each kernel at one size, by the roofline alone."""
+    """Return microseconds of each kernel at one size, by the roofline alone."""
     rows = [[row.name, *(_digits(1e6 * row.seconds(device)) for device in DEVICES)] for row in work(m, m, 3)]
     return markdown([f"µs at m = {m}", *(device.name for device in DEVICES)], rows)
 
 
 def sparse_table() -> str:
-    """Traffic, arithmetic and milliseconds by the roofline of an iteration of the sparse form, float32."""
+    """Return traffic, arithmetic and milliseconds by the roofline of a sparse iteration, float32."""
     work, header = sparse_work(Ratings()), ["kernel", "launches", "numbers moved", "MB, MFLOP"]
     rows: list[list[object]] = []
     for row in work:

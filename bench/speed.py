@@ -1,14 +1,14 @@
-"""How fast is an iteration? Against PyTorch, JAX and the floor of its own matrix products, in one run.
+"""Time of an iteration against PyTorch, JAX and the floor of its own matrix products, in one run.
 
     python -m bench.speed                 # peers, cases, growth, load, start; about 20 minutes
     python -m bench.speed --quick         # peers only, fewer repeats
     python -m bench.speed --sections peers growth --threads 1
 
-Ratios are medians over interleaved rounds of one process; each number of threads has its own process,
-pinned to so many processors. Before timing, every program must follow the same trajectory.
+Ratios are medians over interleaved rounds of one process; each number of threads has its own process, pinned
+to as many processors. Before timing, every program must follow the same trajectory.
 
-PyTorch and JAX are measured in two forms of the Dirichlet energy: tr(Zᵀ L Z) as it is printed, and through
-the Gram matrix Z Zᵀ, which saves automatic differentiation half of the products of the graphs.
+PyTorch and JAX are measured with two forms of the Dirichlet energy: tr(Zᵀ L Z) as printed in the paper, and
+through the Gram matrix Z Zᵀ, which saves automatic differentiation half of the products of the graphs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ METHODS = ("DMF", "RDMF", "AIR")
 
 
 def check_trajectories(runners: dict, dtype: str, iterations: int = 30) -> None:
-    """Run all programs from the same start and compare their losses; raise where they part."""
+    """Run all programs from the same start and compare their losses; exit if they differ."""
     losses = {name: run(iterations) for name, run in runners.items()}
     reference = next(iter(losses.values()))
     tolerance = 2e-3 if dtype == "float32" else 1e-8
@@ -42,7 +42,7 @@ def check_trajectories(runners: dict, dtype: str, iterations: int = 30) -> None:
 
 
 def peer_runners(method: str, m: int, depth: int, dtype: str, threads: int) -> dict:
-    """Return airnp and every peer that is installed, each from the same start."""
+    """Return airnp and every installed peer, all from the same start."""
     from bench.peers.airnp_engine import engine
     from bench.peers.problem import make_problem
 
@@ -77,7 +77,7 @@ def peer_runners(method: str, m: int, depth: int, dtype: str, threads: int) -> d
 
 
 def peers(threads: int, quick: bool) -> list[dict]:
-    """Every method against every peer at the paper's size."""
+    """Time every method against every peer at the paper's size."""
     from bench.floor import floor
 
     rows = []
@@ -97,7 +97,7 @@ def peers(threads: int, quick: bool) -> list[dict]:
             flush=True,
         )
     dmf_air = interleaved(
-        {name: peer_runner_of_airnp(name, 240, threads) for name in ("DMF", "AIR")}, rounds=5 if quick else 11
+        {name: airnp_runner(name, 240, threads) for name in ("DMF", "AIR")}, rounds=5 if quick else 11
     )
     rows.append(
         {"section": "peers", "method": "AIR/DMF", "threads": threads, "ratio": dmf_air.ratio("AIR", "DMF")}
@@ -106,8 +106,8 @@ def peers(threads: int, quick: bool) -> list[dict]:
     return rows
 
 
-def peer_runner_of_airnp(method: str, m: int, threads: int):
-    """Return airnp alone on one method."""
+def airnp_runner(method: str, m: int, threads: int):
+    """Return airnp on one method."""
     from bench.peers.airnp_engine import engine
     from bench.peers.problem import make_problem
 
@@ -115,7 +115,7 @@ def peer_runner_of_airnp(method: str, m: int, threads: int):
 
 
 def case_list() -> list[tuple[str, dict, dict]]:
-    """Name, keyword arguments of the objective, and of its floor, for every kind of problem."""
+    """Return the name, the arguments of the objective and those of its floor, for every kind of problem."""
     import numpy as np
     from scipy import sparse
 
@@ -158,7 +158,7 @@ def case_list() -> list[tuple[str, dict, dict]]:
 
 
 def cases(threads: int, quick: bool) -> list[dict]:
-    """Every other kind of problem against the floor of its own products."""
+    """Time every other kind of problem against the floor of its own products."""
     rows = []
     for name, options, floor_options in case_list():
         runners = case_runners(dict(options), dict(floor_options), threads)
@@ -225,7 +225,7 @@ def growth(threads: int, quick: bool) -> list[dict]:
 
 
 def load(threads: int, quick: bool) -> list[dict]:
-    """How much slower does everything get beside one busy process?"""
+    """Measure how much slower every program gets beside one busy process."""
     from bench.floor import floor
 
     runners = peer_runners("AIR", 240, 3, "float32", threads)
@@ -247,7 +247,7 @@ def load(threads: int, quick: bool) -> list[dict]:
 
 
 def start(threads: int, quick: bool) -> list[dict]:
-    """Seconds that a new process needs to import airnp and to make a first small fit."""
+    """Measure how long a new process takes to import airnp and to make a first small fit."""
     code = (
         "import time; start = time.perf_counter(); import airnp; imported = time.perf_counter();"
         "import numpy as np;"
@@ -327,7 +327,7 @@ def plot(rows: list[dict], path: Path) -> None:
 
 
 def measure(threads: int, sections: list[str], quick: bool, output: Path) -> None:
-    """Measure in this process, which is pinned already, and write the rows."""
+    """Measure in this process, which is already pinned, and write the rows."""
     rows = []
     for section in sections:
         print(f"{section}, {threads} thread(s)", flush=True)
@@ -336,7 +336,7 @@ def measure(threads: int, sections: list[str], quick: bool, output: Path) -> Non
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Measure each number of threads in a process of its own; print, save and plot."""
+    """Measure each number of threads in its own process; print, save and plot."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

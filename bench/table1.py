@@ -1,28 +1,28 @@
 """The paper's first table: the error of every method on eleven rows, beside the printed numbers.
 
-    python -m bench.table1                # everything, over five seeds: hours; stop it and start it at will
+    python -m bench.table1                # everything, over five seeds: hours; can be stopped and resumed
     python -m bench.table1 --quick        # three rows, few iterations, one seed: less than a minute
     python -m bench.table1 --rows "Barbara 30%" --methods knn svd --seeds 1
-    python -m bench.table1 --redo air     # forget the cells of a method first
+    python -m bench.table1 --redo air     # delete the cells of a method first
     python -m bench.table1 --report-only  # only write the tables again
 
-In a clone, with ``pip install -e ".[data,baselines]"``; the data come from :mod:`airnp.datasets`. A cell is
-one row, method and seed. The seed moves the method, and the mask where that is random; where neither
-depends on it there is one run. PNMC, RDMF and biharmonic inpainting, which need neighbouring entries to
-mean neighbouring things, run on images only, DMF+DE on the others only, as in the paper. ``air`` is
-:func:`airnp.fit` with its defaults; ``air_full`` is the same without a stop, and only serves to measure the
-regret of the stopping rule. No method is shown a missing entry; the truth that AIR's runs record decides
-nothing.
+In a clone, with ``pip install -e ".[data,baselines]"``; the data come from :mod:`airnp.datasets`.
 
-Each finished cell is one file in ``OUT/cells``, written in one piece: a second start computes only what is
-missing. Failed cells are shown as failed and tried again. A cell belongs to the settings of its method
-(``--full-iterations``, ``--quick``), so those of other settings are never mixed in. It does **not** expire
-when airnp itself changes: the tables then name the methods whose cells come from other code, and ``--redo
-stale`` computes these again. ``--redo`` keeps to the rows, methods and seeds that are asked for.
+A cell is one row, method and seed. The seed is that of the method and, if the mask is random, of the mask; if
+neither depends on it there is one run. PNMC, RDMF and biharmonic inpainting need neighbouring entries to be
+related and run on images only, DMF+DE on the other rows only, as in the paper. ``air`` is :func:`airnp.fit`
+with its defaults; ``air_full`` is the same without a stop and only serves to measure the regret of the
+stopping rule. No method sees a missing entry; the runs of AIR record the truth, but do not use it.
 
-``OUT/table1.json`` (all cells and what follows from them), ``.md`` and ``.html`` are written from all cells
-of the folder, also while it runs. ``--quick`` has a folder of its own inside OUT. Cells run side by side in
-``--jobs`` processes of one thread each, so seconds are those of a busy machine.
+Each finished cell is one file in ``OUT/cells``, written atomically: the next start computes only the missing
+ones, and tries failed ones again. Cells with other settings (``--full-iterations``, ``--quick``) are other
+cells. A cell does **not** expire when airnp changes: the tables then name the methods whose cells come from
+other code, and ``--redo stale`` computes these again. ``--redo`` applies to the requested rows, methods and
+seeds.
+
+``OUT/table1.json`` (all cells and statistics), ``.md`` and ``.html`` are written from all cells of the
+folder, also during the run. ``--quick`` has a folder of its own inside OUT. Cells run in ``--jobs`` processes
+of one thread each, so seconds are those of a busy machine.
 """
 
 from __future__ import annotations
@@ -33,17 +33,73 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+from airnp import baselines
+from bench.cells import Cells, Experiment, Method, Record, Task, compute_all, write_file
+from bench.paper_rows import COLUMNS, ROWS, Problem
 from bench.speed import RESULTS
-from bench.table1_cells import Cells, Record, write_whole
-from bench.table1_methods import PAPER, Experiment, Task
-from bench.table1_pages import as_html, as_markdown
-from bench.table1_sections import number, sections
-from bench.table1_summary import AIR, NEVER_STOPPED, is_stale, summarize
-from bench.table1_workers import compute_all
+from bench.table1_page import (
+    AIR,
+    NEVER_STOPPED,
+    RECORD_EVERY,
+    as_html,
+    as_markdown,
+    number,
+    sections,
+    summarize,
+)
+
+
+def _baseline(name: str, problem: Problem, seed: int, **settings: Any) -> tuple[Any, dict[str, Any]]:
+    options = dict(settings)
+    if name not in ("mean", "knn", "biharmonic"):
+        options["seed"] = seed
+    if name in ("dmf", "rdmf", "dmf_de"):
+        options["threads"] = 1
+    if name == "dmf_de":
+        options |= problem.graphs
+    return baselines.METHODS[name](problem.observed, problem.mask, **options), {}
+
+
+def _air(problem: Problem, seed: int, **settings: Any) -> tuple[Any, dict[str, Any]]:
+    """Run AIR with its defaults and ``settings``. The truth is recorded, and decides nothing."""
+    result = problem.fit(seed, truth=problem.truth, record_every=RECORD_EVERY, **settings)
+    points = zip(result.history["iteration"], result.history["nmae"], strict=True)
+    return result.X, {
+        "n_iter": int(result.n_iter),
+        "best_iter": int(result.best_iter),
+        "stop_reason": result.stop_reason,
+        "trajectory": [[int(iteration), float(f"{nmae:.6g}")] for iteration, nmae in points],
+    }
+
+
+def _of(baseline: str, title: str, **options: Any) -> Method:
+    column = baseline if baseline in COLUMNS else None
+    return Method(title, partial(_baseline, baseline), column=column, **options)
+
+
+METHODS = {
+    "mean": _of("mean", "mean", is_seeded=False),
+    "knn": _of("knn", "KNN", is_seeded=False),
+    "svd": _of("svd", "SVD"),
+    "soft_impute": _of("soft_impute", "SoftImpute"),
+    "pnmc": _of("pnmc", "PNMC", rows="images"),
+    "biharmonic": _of("biharmonic", "biharmonic", rows="images", is_seeded=False),
+    "dmf": _of("dmf", "DMF, last iterate", is_fit=True),
+    # At most as many iterations as AIR.
+    "dmf_auto": _of("dmf", "DMF, stopped", settings={"stop": "auto", "max_iter": 40_000}, is_fit=True),
+    "rdmf": _of("rdmf", "RDMF", rows="images", is_fit=True),
+    "dmf_de": _of("dmf_de", "DMF+DE", rows="others", is_fit=True),
+    "air_graphs": Method("AIR, graphs alone", _air, {"regularizers": None}, is_fit=True),
+    AIR: Method("AIR", _air, column="air", is_fit=True),
+    NEVER_STOPPED: Method("AIR, never stopped", _air, {"stop": None, "max_iter": 20_000}, is_fit=True),
+}
+PAPER = Experiment(ROWS, METHODS)
 
 QUICK_ROWS = ("Barbara 30%", "Syn-Netflix 70%", "IC 20%")
 QUICK_METHODS = ("mean", "knn", "svd", "biharmonic", "dmf", "dmf_de", AIR, NEVER_STOPPED)
@@ -55,7 +111,7 @@ _WRITE_EVERY = 30.0
 
 
 def main(argv: Sequence[str] | None = None, experiment: Experiment = PAPER) -> int:
-    """Compute what is missing and write the tables; return 1 if cells failed, 130 after an interrupt."""
+    """Compute the missing cells and write the tables; return 1 if cells failed, 130 after an interrupt."""
     arguments = _arguments(argv, experiment)
     folder = arguments.out / "quick" if arguments.quick else arguments.out
     plan = Plan(experiment, folder, arguments)
@@ -77,7 +133,7 @@ def main(argv: Sequence[str] | None = None, experiment: Experiment = PAPER) -> i
 
 
 class Plan:
-    """The cells that are asked for, and the report on all that the folder has."""
+    """The requested cells, and the report on all cells of the folder."""
 
     def __init__(self, experiment: Experiment, folder: Path, arguments: argparse.Namespace) -> None:
         self._experiment, self._folder, self._quick = experiment, folder, arguments.quick
@@ -90,7 +146,7 @@ class Plan:
         self._methods = arguments.methods or [
             method for method in experiment.methods if not arguments.quick or method in QUICK_METHODS
         ]
-        # Seed by seed: the first whole table is there after a fifth of the time.
+        # Seed by seed, so that the first whole table is there after a fifth of the time.
         self.tasks = [
             Task(row, method, seed, self._settings(method))
             for seed in range(arguments.seeds)
@@ -113,26 +169,26 @@ class Plan:
         return settings
 
     def forget(self, methods: Sequence[str]) -> None:
-        """Drop the cells of some methods, or those of other code."""
+        """Delete the cells of some methods, or those that another version of the code computed."""
         for task in self.tasks:
             record = self._cells.find(task)
             if record is not None and (
-                task.method in methods or (STALE in methods and is_stale(record, self._experiment))
+                task.method in methods or (STALE in methods and self._experiment.is_stale(record))
             ):
                 self._cells.drop(task)
 
     def compute(self, jobs: int) -> int:
-        """Compute what is not there; return how many cells failed."""
+        """Compute the missing cells; return how many failed."""
         waiting = [task for task in self.tasks if not self._cells.is_finished(task)]
         print(f"{len(self.tasks) - len(waiting)} of {len(self.tasks)} cells are there", file=sys.stderr)
         clock = _Clock(waiting, jobs, list(self._cells.all()))
         failed, written = 0, time.monotonic()
-        with closing(compute_all(waiting, self._experiment, self._folder, jobs)) as found:
-            for count, (task, record) in enumerate(found, start=1):
+        with closing(compute_all(waiting, self._experiment, self._folder, jobs)) as results:
+            for count, (task, record) in enumerate(results, start=1):
                 failed += record["status"] == "failed"
                 clock.finish(task, record)
                 place = f"[{count}/{len(waiting)}] {task.row} · {task.method} · seed {task.seed}"
-                print(f"{place}: {_said(record)}{clock.left()}", file=sys.stderr, flush=True)
+                print(f"{place}: {_outcome(record)}{clock.remaining()}", file=sys.stderr, flush=True)
                 if time.monotonic() - written > _WRITE_EVERY:
                     self.report()
                     written = time.monotonic()
@@ -141,7 +197,7 @@ class Plan:
     def report(self) -> str:
         """Write JSON, Markdown and HTML from the cells of the folder; return the Markdown.
 
-        Rows, methods and seeds are those asked for and all that there is a cell of.
+        It covers the requested rows, methods and seeds, and all others that have a cell.
         """
         experiment = self._experiment
         cells = [
@@ -154,58 +210,58 @@ class Plan:
         summary = summarize(
             experiment,
             cells,
-            rows=_also(experiment.rows, self._rows, [cell["row"] for cell in cells]),
-            methods=_also(experiment.methods, self._methods, [cell["method"] for cell in cells]),
+            rows=_union(experiment.rows, self._rows, [cell["row"] for cell in cells]),
+            methods=_union(experiment.methods, self._methods, [cell["method"] for cell in cells]),
             seeds=max([self._seeds, *(cell["seed"] + 1 for cell in cells)]),
         )
         title = "Table 1" + (
             ", quick: few iterations, which say nothing about quality" if self._quick else ""
         )
-        found = sections(summary)
-        text = as_markdown(title, found)
-        write_whole(self._folder / "table1.json", json.dumps(summary, indent=1) + "\n")
-        write_whole(self._folder / "table1.md", text)
-        write_whole(self._folder / "table1.html", as_html(title, found))
+        content = sections(summary)
+        text = as_markdown(title, content)
+        write_file(self._folder / "table1.json", json.dumps(summary, indent=1) + "\n")
+        write_file(self._folder / "table1.md", text)
+        write_file(self._folder / "table1.html", as_html(title, content))
         return text
 
 
-def _also(order: Sequence[str], asked: Sequence[str], found: Sequence[str]) -> list[str]:
-    return [name for name in order if name in asked or name in found]
+def _union(order: Iterable[str], first: Sequence[str], second: Sequence[str]) -> list[str]:
+    return [name for name in order if name in first or name in second]
 
 
 class _Clock:
-    """Guesses how long the cells that are left will take, from cells like them."""
+    """Estimate the time of the remaining cells from similar cells."""
 
     def __init__(self, waiting: Sequence[Task], jobs: int, known: Sequence[Record]) -> None:
         self._waiting = list(waiting)
         self._jobs = jobs
         self._seconds: dict[tuple[str, ...], list[float]] = {}
         for record in known:
-            self._learn(record)
+            self._add(record)
 
-    def _learn(self, record: Record) -> None:
+    def _add(self, record: Record) -> None:
         if record["status"] == "done":
-            for like in ((), (record["method"],), (record["method"], record["row"])):
-                self._seconds.setdefault(like, []).append(record["seconds"])
+            for key in ((), (record["method"],), (record["method"], record["row"])):
+                self._seconds.setdefault(key, []).append(record["seconds"])
 
     def finish(self, task: Task, record: Record) -> None:
         self._waiting.remove(task)
-        self._learn(record)
+        self._add(record)
 
-    def left(self) -> str:
+    def remaining(self) -> str:
         if not self._waiting or not self._seconds:
             return ""
-        minutes = sum(map(self._guess, self._waiting)) / self._jobs / 60
+        minutes = sum(map(self._estimate, self._waiting)) / self._jobs / 60
         return f"; about {minutes:.0f} min left" if minutes >= 1 else ""
 
-    def _guess(self, task: Task) -> float:
-        for like in ((task.method, task.row), (task.method,), ()):
-            if like in self._seconds:
-                return statistics.fmean(self._seconds[like])
+    def _estimate(self, task: Task) -> float:
+        for key in ((task.method, task.row), (task.method,), ()):
+            if key in self._seconds:
+                return statistics.fmean(self._seconds[key])
         return 0.0
 
 
-def _said(record: Record) -> str:
+def _outcome(record: Record) -> str:
     if record["status"] == "failed":
         return f"failed: {record['error']}"
     return f"{number(record['nmae'])} in {record['seconds']:.1f} s"
@@ -232,7 +288,7 @@ def _arguments(argv: Sequence[str] | None, experiment: Experiment) -> argparse.N
         default=[],
         choices=[*experiment.methods, STALE],
         metavar="METHOD",
-        help="forget the cells of these methods first; 'stale': those of other code",
+        help="delete the cells of these methods first; 'stale': those of other code",
     )
     parser.add_argument("--report-only", action="store_true", help="compute nothing, write the tables again")
     arguments = parser.parse_args(argv)

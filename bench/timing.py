@@ -12,11 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 Runner = Callable[[int], object]
-"""Makes so many iterations."""
-
+"""Runs the given number of iterations."""
 
 _REST = 0.1
-"""Seconds of silence before each measurement."""
+"""Seconds without work before each measurement."""
 
 
 @dataclass(frozen=True)
@@ -26,19 +25,19 @@ class Timings:
     seconds: dict[str, np.ndarray]
 
     def milliseconds(self, name: str) -> float:
-        """The median, for orientation only: absolute times mean little on a shared machine."""
+        """Return the median; absolute times mean little on a shared machine."""
         return float(np.median(self.seconds[name])) * 1e3
 
     def ratio(self, name: str, base: str) -> float:
-        """How many times as long ``name`` takes as ``base``: the median of the ratios within a round."""
+        """Return the time of ``name`` over that of ``base``: the median of the ratios within a round."""
         return float(np.median(self.seconds[name] / self.seconds[base]))
 
 
 def interleaved(runners: Mapping[str, Runner], *, rounds: int = 9, seconds: float = 0.25) -> Timings:
-    """Time all runners in turn, in every round in another order.
+    """Time all runners in turn, each round in another order.
 
-    Each runs for about ``seconds`` a round. Before that comes a rest, in which the others' threads fall
-    asleep (they spin for a while after their last work), and some iterations that are not counted.
+    Each runs for about ``seconds`` a round, after a rest, in which the spinning threads of the others fall
+    asleep, and after some iterations that are not counted.
     """
     counts = {}
     for name, run in runners.items():
@@ -64,10 +63,9 @@ POOLS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NU
 
 
 def in_pinned_process(module: str, threads: int, *arguments: str) -> None:
-    """Run ``python -m module arguments`` on so many processors from its first moment.
+    """Run ``python -m module arguments`` on ``threads`` processors from its start.
 
-    Libraries make their pools of threads when they load, and a thread keeps the processors that it was
-    born with.
+    Libraries create their thread pools on import, and a thread keeps the processors it was created with.
     """
     available = sorted(os.sched_getaffinity(0))
     if threads > len(available):

@@ -10,6 +10,7 @@ import warnings
 
 import numpy as np
 import pytest
+from airnp.training.sparse_watch import held_out_entries
 from scipy.sparse import coo_array, csr_array, lil_array
 
 import airnp
@@ -26,7 +27,6 @@ from airnp import (
 from airnp import sparse_choice as choice
 from airnp.data.entries import read_entries
 from airnp.regularizers.candidates import Exchange, edges_to, exact, nearest
-from airnp.training.sparse_watch import held_out_entries
 
 
 def table(

@@ -42,9 +42,8 @@ from airnp.commands.tables import (
 from airnp.data.bounds import ALL_WHOLE
 from airnp.data.holdout import have_holes
 from airnp.metrics import nmae
-from airnp.sparse_choice import wants_sparse
 from airnp.tables import Table
-from airnp.training.stopping import resolve_stop
+from airnp.training.stopping import check_interval_level, resolve_stop
 
 if TYPE_CHECKING:
     from airnp.results.result import FitResult
@@ -116,7 +115,9 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     add_fit_arguments(parser)
     parser.add_argument(
         "--form",
-        choices=("auto", "dense", "sparse"),
+        choices=("dense", "sparse"),
+        help="sparse: never form the whole matrix, for large .mtx and SciPy's .npz, with --rank (dense)",
+    ),
         help="sparse: never make a sparse matrix dense, work on thin factors of --rank N; auto: if the dense "
         "form would not fit into memory (auto)",
     )
@@ -149,11 +150,11 @@ def _run_dense(options: argparse.Namespace) -> int:
     outputs.rehearse(table)
     names = {"level": "--interval", "Y": str(options.table), "mask": str(options.mask or options.table)}
     with explain_errors(names):
-        _check_interval(options, table.values, observed)
+        _check_interval(options, observed)
 
     fit = fit_best if options.auto else fit_dense
     data = table.values if labels is None else labels.put_on(table.values)
-    settings = {"bounds": bounds_of(options), "integers": table.whole if options.round else None}
+    settings = {"bounds": bounds_of(options, table.whole if options.round else None)}
     result, facts = fit(options, names, data, observed, **settings, **checkpoint_options(options))
     filled, facts["interval"] = write_completion(options, outputs, table, observed, result)
     if truth is not None:
@@ -162,22 +163,19 @@ def _run_dense(options: argparse.Namespace) -> int:
 
 
 def _check_auto(options: argparse.Namespace) -> None:
-    if options.auto and options.regularizers not in (None, "auto"):
+    if options.auto and options.regularizers is not None:
         raise UsageError("--auto chooses --regularizers by itself")
     for name in ("checkpoint", "time_limit"):
         if options.auto and (option := first_given(options, [name])):
             raise UsageError(f"{option}: several fits cannot share one, as --auto would have to")
 
 
-def _check_interval(options: argparse.Namespace, values: Values, observed: Bools) -> None:
+def _check_interval(options: argparse.Namespace, observed: Bools) -> None:
     """Raise a ValueError if there cannot be intervals of that level, which should be known before the fit."""
-    from airnp.results.intervals import check_level
-
     # Nothing is uncertain without gaps; how many entries lie under copies of holes differs from fit to fit.
     if options.interval is None or observed.all() or (options.auto and have_holes(observed)):
         return
-    rule = resolve_stop("auto", regularized=options.regularizers not in (None, "auto"))
-    check_level(options.interval, values, observed, rule, options.seed or 0)
+    check_interval_level(options.interval, observed, resolve_stop("auto"), options.seed or 0)
 
 
 def _observed(options: argparse.Namespace, table: Table) -> Bools:
@@ -217,18 +215,17 @@ def _read_beside(path: Path, table: Table) -> Values:
 
 def _sparse_matrix(options: argparse.Namespace) -> Any | None:
     """Return the sparse matrix to fit as such; None where the dense form is meant."""
-    if options.form == "dense":
+    if options.form != "sparse":
         return None
     matrix = tables.read_sparse(options.table)
     if matrix is None:
-        if options.form == "sparse":
-            raise UsageError(
-                f"--form sparse: {options.table} holds no sparse matrix; they are in .mtx files and in .npz "
-                "files of scipy.sparse.save_npz"
-            )
-        return None
-    sizes = (options.depth or 3, options.rank, options.dtype)
-    return matrix if wants_sparse(options.form or "auto", matrix, *sizes) else None
+        raise UsageError(
+            f"--form sparse: {options.table} holds no sparse matrix; they are in .mtx files and in .npz "
+            "files of scipy.sparse.save_npz"
+        )
+    if options.rank is None:
+        raise UsageError("--form sparse needs --rank, for example --rank 32")
+    return matrix
 
 
 def _run_sparse(options: argparse.Namespace, matrix: Any) -> int:
@@ -254,7 +251,7 @@ def _run_sparse(options: argparse.Namespace, matrix: Any) -> int:
     )
     names = {"Y": str(options.table), "xp": "--device"}
     whole = _whole_columns(matrix) if options.round else None
-    result, facts = fit_sparse(options, names, matrix, bounds=bounds_of(options), integers=whole)
+    result, facts = fit_sparse(options, names, matrix, bounds=bounds_of(options, whole))
     if outputs.output is not None:
         filled = result.X
         if not options.fitted:

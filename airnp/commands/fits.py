@@ -52,9 +52,8 @@ def add_fit_arguments(parser: argparse.ArgumentParser, *, time_limit: bool = Tru
     group.add_argument("--seed", type=whole_number(0), metavar="N", help="another start, another answer (0)")
     group.add_argument(
         "--regularizers",
-        choices=("auto", "air", "dmf", "tv"),
-        help="air: learned graphs; tv: total variation; dmf: none of them; auto: air, for pictures with tv, "
-        "and first a look for a matrix of low rank (auto)",
+        choices=("air", "dmf", "tv"),
+        help="air: learned graphs; tv: total variation; dmf: none of them (air)",
     )
     group.add_argument(
         "--rank", type=whole_number(1), metavar="N", help="inner dimension of the factors (min(m, n))"
@@ -113,11 +112,12 @@ def fit_options(options: argparse.Namespace) -> dict[str, Any]:
     ImportError
         If CuPy is needed and not installed; the message names the extra.
     """
-    regularizers = {"auto": "auto", "air": None, "dmf": [], "tv": [airnp.TotalVariation()]}
+    regularizers = {"air": None, "dmf": [], "tv": [airnp.TotalVariation()]}
     return {
-        **_chosen(options, "max_iter", "rank", "depth", "dtype", "threads"),
+        **_chosen(options, "max_iter", "rank", "depth", "dtype"),
+        **_engine(options),
         "seed": options.seed or 0,
-        "regularizers": regularizers[options.regularizers or "auto"],
+        "regularizers": regularizers[options.regularizers or "air"],
         "progress": shows_progress(options),
         **device_options(options),
     }
@@ -128,8 +128,7 @@ def device_options(options: argparse.Namespace) -> dict[str, Any]:
     device = options.device or "cpu"
     if device == "cpu":
         return {}
-    from airnp._devices import check_device
-    from airnp.engines import INSTALL_CUPY
+    from airnp._devices import INSTALL_CUPY, check_device
 
     number = int(device.partition(":")[2] or 0)
     try:
@@ -143,14 +142,27 @@ def device_options(options: argparse.Namespace) -> dict[str, Any]:
     return {"xp": cupy, "device": number}
 
 
-def bounds_of(options: argparse.Namespace) -> tuple[float, float] | None:
-    """Return the bounds as :func:`airnp.fit` takes them."""
-    return None if options.bounds is None else (options.bounds[0], options.bounds[1])
+def bounds_of(options: argparse.Namespace, whole: Any = None) -> Any:
+    """Return the bounds as :func:`airnp.fit` takes them; ``whole`` says which columns are rounded."""
+    low, high = (None, None) if options.bounds is None else options.bounds
+    if whole is not None:
+        return airnp.Integers(low, high, whole)
+    return None if options.bounds is None else (low, high)
 
 
 def checkpoint_options(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the checkpoint and its interval as :func:`airnp.fit` takes them."""
-    return _chosen(options, "checkpoint", "checkpoint_every")
+    """Return the checkpoint as :func:`airnp.fit` takes it."""
+    return {} if options.checkpoint is None else {"checkpoint": _checkpoint(options, options.checkpoint)}
+
+
+def _checkpoint(options: argparse.Namespace, path: Path | str) -> airnp.Checkpoint:
+    every = options.checkpoint_every
+    return airnp.Checkpoint(path) if every is None else airnp.Checkpoint(path, every)
+
+
+def _engine(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the engine with the threads that the user wants, if any."""
+    return {} if options.threads is None else {"engine": airnp.CPU(options.threads)}
 
 
 def _chosen(options: argparse.Namespace, *names: str) -> dict[str, Any]:
@@ -187,16 +199,16 @@ def fit_sparse(
     options: argparse.Namespace, names: Names, matrix: Any, **settings: Any
 ) -> tuple[SparseFitResult, Facts]:
     """Fit the stored entries of a sparse matrix (m, n); otherwise as :func:`fit_dense`."""
-    settings = {**fit_options(options), **settings, "form": "sparse"}
+    settings = {**fit_options(options), **settings}
     clock = None if options.time_limit is None else TimeLimit(options.time_limit)
-    return _run(names, clock, lambda: airnp.fit(matrix, callback=clock, **settings))
+    return _run(names, clock, lambda: airnp.fit_sparse(matrix, callback=clock, **settings))
 
 
 def fit_ratings(
     options: argparse.Namespace, names: Names, ratings: Any, **settings: Any
 ) -> tuple[SparseFitResult, Facts]:
     """Fit a sparse matrix of ratings (users, items)."""
-    settings |= _chosen(options, "rank", "max_iter", "threads") | checkpoint_options(options)
+    settings |= _chosen(options, "rank", "max_iter") | _engine(options) | checkpoint_options(options)
     settings |= {"seed": options.seed or 0, "progress": shows_progress(options)}
     return _run(names, None, lambda: airnp.fit_ratings(ratings, **settings))
 
@@ -227,12 +239,14 @@ def resume_run(
     path = str(options.resume)
     settings: dict[str, Any] = {
         "max_iter": options.max_iter,
-        "threads": options.threads,
-        "checkpoint": options.checkpoint or True,
-        "checkpoint_every": options.checkpoint_every,
+        **_engine(options),
+        "checkpoint": True,
         "progress": shows_progress(options),
         **device,
     }
+
+    if options.checkpoint is not None or options.checkpoint_every is not None:
+        settings["checkpoint"] = _checkpoint(options, options.checkpoint or path)
 
     def fit() -> Any:
         result: Any = airnp.resume(path, callback=clock, **settings)
@@ -306,7 +320,8 @@ def explain_errors(names: Names) -> Iterator[None]:
             raise
         raise WorkError(str(error)) from error
     except MemoryError as error:
-        raise WorkError(f"not enough memory: {error}") from error
+        hint = "" if "fit_sparse" not in str(error) else "; here: --form sparse --rank N"
+        raise WorkError(f"not enough memory: {error}{hint}") from error
     except (ValueError, TypeError) as error:
         argument, colon, message = str(error).partition(": ")
         if not colon or not argument.isidentifier():

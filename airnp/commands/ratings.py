@@ -165,7 +165,7 @@ def _check_run(options: argparse.Namespace, ratings: Any) -> None:
     """Raise a UsageError unless ``--resume`` names a run that fits these ratings."""
     from airnp.ratings.ratings import RATING_DTYPE
     from airnp.results.files import is_sparse_form, read_header
-    from airnp.sparse_fitting import check_same_data
+    from airnp.training.sparse import check_same_data
 
     path = options.resume
     try:

@@ -31,7 +31,7 @@ _WEIGHTS = ((1.0, 1.0), (1.0, 3.0), (0.25, 0.0), (4.0, 0.0), (0.0, 0.0))
 
 _FOLDS = 5
 
-_OF_LOW_RANK = ("weights", "xp", "device", "dtype", "bounds", "integers")
+_OF_LOW_RANK = ("weights", "xp", "device", "dtype", "bounds")
 """Settings that the matrix of low rank shares with fits."""
 
 

@@ -142,13 +142,12 @@ def fit_low_rank(
     device: Any = None,
     dtype: Any = None,
     bounds: Any = None,
-    integers: Any = None,
 ) -> FitResult:
     """Complete a matrix, or every matrix of a stack, by the matrix of low rank that predicts entries best.
 
     Parameters
     ----------
-    Y, mask, weights, xp, device, dtype, bounds, integers
+    Y, mask, weights, xp, device, dtype, bounds
         As in :func:`airnp.fit`.
     rank : int, optional
         The highest to try, at most 32.
@@ -171,7 +170,7 @@ def fit_low_rank(
     (True, 'a matrix of rank 3 predicts held-out entries best')
     """
     seed = checked_seed(seed)
-    data = prepare(Y, mask, weights, xp, device, dtype, None, True).within(bounds, integers)
+    data = prepare(Y, mask, weights, xp, device, dtype, None, True).within(bounds)
     seen = data.observations
     values, counted = (to_numpy(array).astype(np.float64) for array in (seen.values, seen.weights))
     (m, n), batch = data.shape, values.shape[:-2]

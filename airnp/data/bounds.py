@@ -20,6 +20,31 @@ _UNBOUNDED = (-np.inf, np.inf)
 
 
 @dataclass(frozen=True, eq=False)
+class Integers:
+    """Bounds of entries that are whole numbers.
+
+    Parameters
+    ----------
+    low, high : optional
+        As the two sides of ``bounds`` of :func:`airnp.fit`; ``low`` may be a mapping of column label to
+        (low, high).
+    columns : bool, booleans (n,), or list of columns
+        Which columns are rounded to whole numbers, within the bounds: all, or their positions, or for a
+        DataFrame their labels. Their observed entries must be whole.
+
+    Examples
+    --------
+    >>> stars = Bounds.of(Integers(1, 5))
+    >>> stars.put_on(np.array([[0.2, 3.6]]))
+    array([[1., 4.]])
+    """
+
+    low: Any = None
+    high: Any = None
+    columns: Any = True
+
+
+@dataclass(frozen=True, eq=False)
 class Bounds:
     """The least and the largest value of each column, and which columns hold whole numbers only.
 
@@ -48,17 +73,20 @@ class Bounds:
     def of(
         cls, bounds: Any = None, integers: Any = None, columns: int | None = None, labels: Any = None
     ) -> Bounds | None:
-        """Return the bounds that ``bounds`` and ``integers`` of :func:`airnp.fit` describe; None if none.
+        """Return the bounds that ``bounds`` of :func:`airnp.fit` describes; None if none.
 
         Parameters
         ----------
-        bounds : None, (low, high), or mapping of column label to (low, high)
+        bounds : None, (low, high), mapping of column label to (low, high), or Integers
         integers : None, bool, booleans (n,), or list of column positions or labels
         columns : int, optional
             Number of columns. Default: unknown, which allows only scalars and True or False.
         labels : sequence of length ``columns``, optional
             Names of the columns; ``integers`` then lists names.
         """
+        if isinstance(bounds, Integers):
+            integers = bounds.columns
+            bounds = bounds.low if isinstance(bounds.low, Mapping) else (bounds.low, bounds.high)
         names = None if labels is None else list(labels)
         low, high = _checked_bounds(bounds, columns, names)
         whole = _checked_integers(integers, columns, names)
@@ -112,7 +140,7 @@ class Bounds:
         low, high, whole = (
             np.broadcast_to(each, columns.shape)[columns] for each in (self.low, self.high, self.whole)
         )
-        return {"bounds": (low, high), "integers": whole}
+        return {"bounds": Integers(low, high, whole) if whole.any() else (low, high)}
 
     def check_type(self, kind: str) -> None:
         """Raise ValueError if no finite number of a floating-point type is within the bounds."""

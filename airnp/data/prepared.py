@@ -53,10 +53,10 @@ class PreparedData:
         matrix = self.normalization.undo(X)
         return matrix if self.bounds is None else self.bounds.put_on(matrix)
 
-    def within(self, bounds: Any, integers: Any) -> PreparedData:
+    def within(self, bounds: Any) -> PreparedData:
         """Return the same with bounds, which observed entries must keep; see :func:`airnp.fit`."""
         labels = self.observations.labels
-        limits = Bounds.of(bounds, integers, self.shape[-1], None if labels is None else labels.columns)
+        limits = Bounds.of(bounds, None, self.shape[-1], None if labels is None else labels.columns)
         if limits is not None:
             limits.check_type(self.observations.dtype)
         if limits is None or self.original is None:

@@ -223,8 +223,6 @@ def _is_learned(item: FittedRegularizer) -> bool:
     return item.parameter is not None and item.weight > 0
 
 
-
-
 def strongest(adjacency: Any, k: int | None = None) -> Any:
     """Return a sparse adjacency in float64 without loops and weak edges, which :func:`reduced` defines.
 

@@ -99,7 +99,7 @@ class FitResult:
         The entries that were held out, and what was predicted there before anything had seen them; what
         :meth:`interval` learns from. None if none were.
     bounds : Bounds or None
-        What entries may be, as ``bounds`` and ``integers`` of :func:`airnp.fit` said.
+        What entries may be, as ``bounds`` of :func:`airnp.fit` said.
     """
 
     matrix: Array

@@ -12,8 +12,9 @@ from array_api_compat import is_numpy_namespace
 
 from airnp._arrays import Array, to_numpy
 from airnp.data.bounds import Bounds
-from airnp.data.entries import Entries
+from airnp.data.entries import Entries, read_entries
 from airnp.data.holdout import random_entries
+from airnp.data.normalization import entries_by_range
 from airnp.engines import EngineChoice
 from airnp.engines.contract import Offsets
 from airnp.model.factored import FactoredObjective, Layout
@@ -167,6 +168,12 @@ def fingerprint(entries: Entries, base: float, span: float) -> str:
     for part in (entries.pattern.indptr, entries.pattern.indices, entries.values, entries.weights):
         found.update(b"" if part is None else np.ascontiguousarray(part).data)
     return found.hexdigest()
+
+
+def check_same_data(header: dict[str, Any], S: Any, dtype: Any) -> None:
+    """Raise unless the run in a file, of which this is the header, fits these very entries."""
+    if header.get("data") != fingerprint(*entries_by_range(read_entries(S, dtype))):
+        raise ValueError("Y: expected the entries that the run in the file fits, got others")
 
 
 def _own_module(xp: Any) -> Any:

@@ -1,13 +1,13 @@
 """Compute and draw the paper's figures.
 
     python -m bench.figures                                 # all, about 25 minutes on one processor
-    python -m bench.figures --quick                         # small and short: shows only that all works
+    python -m bench.figures --quick                         # small and short, as a test of the program
     python -m bench.figures --only frozen training --jobs 1
-    python -m bench.figures --redraw                        # from what is there, without computing
+    python -m bench.figures --redraw                        # draw existing runs, compute nothing
 
-The data come from :mod:`airnp.datasets`. Every run is kept in ``<out>/runs`` when it is done; started again,
-the command computes only what is not there yet, or was made with other settings. Beside each ``NAME.png``
-lies a ``NAME.json`` with the files that it was drawn from. ``bench/figures/captions.py`` says what they show.
+The data come from :mod:`airnp.datasets`. Every finished run is kept in ``<out>/runs``; the next start
+computes only the runs that are missing or have other settings. Beside each ``NAME.png``, ``NAME.json`` names
+the files that it was drawn from. ``bench/figures/captions.py`` describes the figures.
 """
 
 from __future__ import annotations
@@ -17,16 +17,20 @@ import os
 import sys
 from pathlib import Path
 
-from bench.figures.catalogue import FIGURES
-from bench.figures.produce import compute_all, draw_all
-from bench.figures.scale import FULL, QUICK
-from bench.figures.store import Store
+from bench.figures.captions import CAPTIONS
+from bench.figures.curves import CURVES
+from bench.figures.images import IMAGES
+from bench.figures.produce import Store, compute_all, draw_all
+from bench.figures.runs import FULL, QUICK
+from bench.speed import RESULTS
 
-RESULTS = Path(__file__).parents[1] / "results"
+_DRAWINGS = {drawing.name: drawing for drawing in (*CURVES, *IMAGES)}
+FIGURES = {name: _DRAWINGS[name] for name in CAPTIONS}
+"""All figures by name, in the order of the paper."""
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Compute what is missing, then draw; fail if something could not be drawn."""
+    """Compute the missing runs and draw; exit with an error if a figure could not be drawn."""
     parser = argparse.ArgumentParser(
         prog="python -m bench.figures",
         description=__doc__,
@@ -36,7 +40,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--only", nargs="+", choices=list(FIGURES), metavar="NAME", help=", ".join(FIGURES))
     parser.add_argument("--out", type=Path, help="default: bench/results/figures, with --quick figures_quick")
     parser.add_argument("--redraw", action="store_true", help="compute nothing")
-    parser.add_argument("--redo", action="store_true", help="also what other code of airnp has computed")
+    parser.add_argument("--redo", action="store_true", help="compute again what other code of airnp computed")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="runs at a time")
     parser.add_argument("--threads", type=int, default=1, help="of each run")
     arguments = parser.parse_args(argv)

@@ -1,9 +1,10 @@
-"""Carry out one run: from a :class:`~bench.figures.runs.Run` to arrays."""
+"""Compute the outcome of a :class:`~bench.figures.runs.Run`: load its problem, fit it, record training."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,11 @@ import airnp
 from airnp import baselines
 from airnp.engines.reference import adjacency
 from airnp.training.recorder import FitState
-from bench.figures.problems import Problem, load
-from bench.figures.runs import DEEP, DEFAULTS, TRUTH, Run
+from bench.figures.runs import DEEP, DEFAULTS, FULL, TRUTH, Run, Scale
+from bench.paper_rows import LOADERS, draw_mask
 
 Outcome = dict[str, np.ndarray]
-"""Arrays by name: the matrix ``X`` and its ``nmae``; of a deep factorisation also one value per record."""
+"""Arrays by name: the matrix ``X``, its ``nmae``, and for deep factorisations one value per record."""
 
 OTHERS: dict[str, Callable[..., Any]] = {
     "KNN": baselines.knn,
@@ -26,11 +27,11 @@ OTHERS: dict[str, Callable[..., Any]] = {
 }
 _SEEDED = ("SVD", "PNMC")
 VARIATION_WEIGHT = 0.01
-"""λ of the total variation, times m·n: what :func:`airnp.baselines.rdmf` takes."""
+"""λ of the total variation times m·n, the default of :func:`airnp.baselines.rdmf`."""
 
 
 def compute(run: Run, outcome_of: Callable[[Run], Outcome], threads: int = 1) -> Outcome:
-    """Return what comes out of a run; ``outcome_of`` gives what came out of the one it builds on."""
+    """Return the outcome of a run; ``outcome_of`` returns that of the run it needs."""
     problem = load(run.problem, run.scale, run.seed)
     if run.method == TRUTH:
         given = {"row_graph": problem.row_graph, "column_graph": problem.column_graph}
@@ -98,7 +99,7 @@ def _regularizers(
 
 
 class Records:
-    """A callback of :func:`airnp.fit` that notes the errors, and more where the run asks for it."""
+    """A callback of :func:`airnp.fit` that records errors and, if the run needs them, graphs and more."""
 
     def __init__(self, run: Run, problem: Problem) -> None:
         self._run = run
@@ -107,7 +108,7 @@ class Records:
         self._graphs: list[tuple[int, np.ndarray, np.ndarray]] = []
 
     def __call__(self, iteration: int, state: FitState) -> bool:
-        """Note one moment; say whether the run has fitted the observed entries as closely as it is to."""
+        """Record one moment; return whether the observed entries are fitted closely enough to stop."""
         truth, mask = self._problem.truth, self._problem.mask
         squares = (state.X - truth) ** 2
         row = {
@@ -123,17 +124,65 @@ class Records:
         if iteration in self._run.graphs_at:
             rows, columns = (np.asarray(adjacency("row", v)) for v in state.params[-2:])
             self._graphs.append((iteration, rows, columns))
-        enough = self._run.observed_mse
-        return enough is not None and bool(row["observed_mse"] < enough)
+        goal = self._run.observed_mse
+        return goal is not None and bool(row["observed_mse"] < goal)
 
     def arrays(self) -> Outcome:
-        """Return all that was noted, one array per column."""
+        """Return the records, one array per column."""
         columns: Outcome = {name: np.asarray([row[name] for row in self._rows]) for name in self._rows[0]}
         if self._graphs:
-            moments, rows, columns_ = zip(*self._graphs, strict=True)
+            moments, row_graphs, column_graphs = zip(*self._graphs, strict=True)
             columns |= {
                 "graphs_at": np.asarray(moments),
-                "row_graphs": np.asarray(rows, np.float32),
-                "column_graphs": np.asarray(columns_, np.float32),
+                "row_graphs": np.asarray(row_graphs, np.float32),
+                "column_graphs": np.asarray(column_graphs, np.float32),
             }
         return columns
+
+
+# --- problems ---
+
+LOW_RANK = "Rank-5"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A complete matrix, the mask of its observed entries, and the graphs of the data, if any."""
+
+    truth: np.ndarray
+    mask: np.ndarray
+    row_graph: np.ndarray | None = None
+    column_graph: np.ndarray | None = None
+    normalize: bool = True
+
+
+def load(name: str, scale: Scale = FULL, seed: int = 0) -> Problem:
+    """Load a matrix and its mask by name: ``"Barbara 30%"``, ``"Baboon texture"``, ``"Rank-5 80%"``."""
+    data, _, gaps = name.partition(" ")
+    if data == LOW_RANK:
+        truth = _low_rank(scale.length(100), rank=5)
+        # Normalising it to [0, 1] would add a constant, which raises the rank by one.
+        return Problem(truth, draw_mask(gaps, truth.shape, seed), normalize=False)
+    loaded = LOADERS[data]()
+    mask = draw_mask(gaps, loaded.matrix.shape, seed)
+    step = slice(None, None, scale.size)
+    return Problem(
+        loaded.matrix[step, step].astype(np.float32),
+        mask[step, step],
+        _subsampled(loaded.row_graph, step),
+        _subsampled(loaded.column_graph, step),
+    )
+
+
+def _low_rank(size: int, rank: int) -> np.ndarray:
+    """Return a random matrix of the given rank whose entries have variance 1."""
+    rng = np.random.default_rng(5)
+    left, right = rng.standard_normal((size, rank)), rng.standard_normal((rank, size))
+    return (left @ right / np.sqrt(rank)).astype(np.float32)
+
+
+def _subsampled(graph: Any, step: slice) -> np.ndarray | None:
+    if graph is None:
+        return None
+    dense = graph.toarray() if hasattr(graph, "toarray") else np.asarray(graph)
+    return dense[step, step]

@@ -10,7 +10,7 @@ from bench.peers.problem import LEARNING_RATE, Problem, regularizers
 
 
 def engine(problem: Problem, name: str, threads: int | None = None) -> Callable[[int], float]:
-    """Return a function that makes so many iterations and gives the last loss."""
+    """Return a function that runs iterations and returns the last loss."""
     m, n = problem.values.shape[-2:]
     objective = airnp.Objective(
         problem.values,

@@ -40,7 +40,7 @@ def _loss(params, values, mask, problem: Problem, form: str):
 
 
 def jitted(problem: Problem, form: str = "trace") -> Callable[[int], float]:
-    """Return a function that makes so many iterations and gives the last loss."""
+    """Return a function that runs iterations and returns the last loss."""
     values = jnp.asarray(problem.values)
     mask = jnp.asarray(problem.mask, dtype=values.dtype)
 

@@ -1,4 +1,4 @@
-"""What all programs solve, from the same start: masked mean fidelity with learned graphs, TV, or nothing."""
+"""The problem that all programs solve: masked mean fidelity with learned graphs, with TV, or alone."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class Model(torch.nn.Module):
 
 
 def eager(problem: Problem, form: str = "trace") -> Callable[[int], float]:
-    """Return a function that makes so many iterations and gives the last loss."""
+    """Return a function that runs iterations and returns the last loss."""
     model = Model(problem, ENERGIES[form])
     return _loop(model, torch.optim.Adam(model.parameters(), lr=LEARNING_RATE))
 

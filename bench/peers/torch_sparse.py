@@ -16,12 +16,12 @@ import torch
 from torch.nn.functional import embedding
 
 _PORTION = 2_000_000
-"""Gathered rows at a time: all at once would need many times the memory of the entries."""
+"""Rows to gather at a time; all at once would need many times the memory of the entries."""
 
 
 @dataclass(frozen=True)
 class SparseStart:
-    """One problem and where to start: arrays as airnp has them, candidates (nodes, k + 1)."""
+    """A problem and its start: arrays in airnp's layout, candidates of shape (nodes, k + 1)."""
 
     indptr: np.ndarray
     indices: np.ndarray
@@ -61,7 +61,7 @@ def gathered(start: SparseStart) -> Callable[[int], float]:
             height = max(1, _PORTION // ends.shape[1])
             for first in range(0, len(ends), height):
                 part = slice(first, first + height)
-                # The Gram matrix is made anew for each portion, whose graph backward() frees; it is small.
+                # The small Gram matrix is recomputed for each portion, because backward() frees its graph.
                 turned = nodes @ (other.T @ other)
                 norms = (turned * nodes).sum(dim=1)
                 products = torch.bmm(embedding(ends[part], nodes), turned[part, :, None])[:, :, 0]
@@ -90,7 +90,7 @@ class _Pattern:
         self.turned = [torch.from_numpy(a.astype(kind)) for a in (turned.indptr, turned.indices)]
         self.order = torch.from_numpy(turned.data.astype(np.int64))
         self._zeros = torch.zeros(len(indices))
-        with warnings.catch_warnings():  # the first of them says, once, that they are new
+        with warnings.catch_warnings():  # PyTorch warns once that sparse tensors are new
             warnings.simplefilter("ignore", UserWarning)
             self.matrix(self._zeros)
 

@@ -9,17 +9,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import bench.ratings
-from bench.ratings import tuning
-from bench.ratings.cells import Cells
-from bench.ratings.data import TABLES
-from bench.ratings.models import ABLATION
+from bench.ratings import data, fits
+from bench.ratings.fits import Cells
 from bench.ratings.page import page
-from bench.ratings.peers import PEERS
 from bench.speed import RESULTS
 
-MODELS = ABLATION | PEERS
 GRAPHS = ("dmf2", "nearest", "candidates", "l2", "l2_nearest", "l2_candidates", "l2_given")
-"""What is compared where ratings are scarce: the same model without and with graphs."""
+"""Models with and without graphs, to compare where ratings are scarce."""
 
 SCARCE = ("offsets", *GRAPHS, "mask")
 WHOLE = (
@@ -27,7 +23,7 @@ WHOLE = (
     *("l2", "l2_nearest", "l2_candidates", "l2_given"),
 )
 BATCHES = ("l2", "l2_quarter", "l2_sixteenth")
-GIVEN_SPLIT = tuple(name for name in MODELS if name not in ("nearest3", "given", "both", *BATCHES[1:]))
+GIVEN_SPLIT = tuple(name for name in fits.MODELS if name not in ("nearest3", "given", "both", *BATCHES[1:]))
 SPLITS = (
     *("offsets", "dmf2", "l2", "mask"),
     *("cmfrec", "cmfrec_implicit", "surprise_svd", "surprise_svdpp", "lenskit"),
@@ -44,7 +40,7 @@ QUICK = {"movielens10": ("offsets", "l2", "l2_candidates"), "netflix20": ("dmf2"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Tune or compute what is asked for and not there yet, and write the page; return 1 if some failed."""
+    """Tune, or compute the missing fits and write the page; return 1 if some failed."""
     arguments = _arguments(argv)
     folder = arguments.out / "quick" if arguments.quick else arguments.out
     plan = {
@@ -55,12 +51,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     warnings.filterwarnings("ignore", message=".*no observed entry.*")
     if arguments.tune:
         return _tune(plan)
-    failed = (
-        0
-        if arguments.report_only
-        else _compute(plan, Cells(folder), 1 if arguments.quick else arguments.seeds)
-    )
-    text = page(plan, Cells(folder), arguments.seeds)
+    cells, failed = Cells(folder), 0
+    if not arguments.report_only:
+        failed = _compute(plan, cells, 1 if arguments.quick else arguments.seeds)
+    text = page(plan, cells, arguments.seeds)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "ratings.md").write_text(text, encoding="utf-8")
     print(text)
@@ -70,32 +64,33 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _tune(plan: dict[str, list[str]]) -> int:
     for table, names in plan.items():
-        for name in names if table not in tuning.TAKEN_OVER else ():
-            if MODELS[name].is_missing:
-                print(f"{table} {name}: {MODELS[name].needs} is not installed", flush=True)
+        for name in names if table not in fits.SETTINGS_OF else ():
+            model = fits.MODELS[name]
+            if model.is_missing:
+                print(f"{table} {name}: {model.needs} is not installed", flush=True)
                 continue
-            found = tuning.tune(name, MODELS[name], table)
-            tuning.keep(table, name, found)
+            found = fits.tune(model, table)
+            fits.keep(table, name, found)
             print(f"{table} {name}: {found['validation_rmse']:.4f} {found['settings']}", flush=True)
     return 0
 
 
 def _compute(plan: dict[str, list[str]], cells: Cells, seeds: int) -> int:
-    """Fit what is not there, seed by seed: models of a table are timed in turn."""
+    """Compute the missing fits seed by seed, so that the models of a table are timed in turn."""
     failed = 0
     for table, names in plan.items():
-        chosen = tuning.chosen_for(table)
-        installed = [name for name in names if not MODELS[name].is_missing]
+        chosen, ready = fits.chosen_for(table), {}
         for name in names:
-            if name not in installed:
-                print(f"{table} {name}: {MODELS[name].needs} is not installed", file=sys.stderr)
+            if fits.MODELS[name].is_missing:
+                print(f"{table} {name}: {fits.MODELS[name].needs} is not installed", file=sys.stderr)
             elif name not in chosen:
                 print(f"{table} {name}: no settings chosen, see --tune", file=sys.stderr)
                 failed += 1
+            else:
+                ready[name] = fits.MODELS[name]
         for seed in range(seeds):
-            for name in installed:
-                model = MODELS[name]
-                if name not in chosen or seed not in model.seeds(seeds, TABLES[table].has_draws):
+            for name, model in ready.items():
+                if seed not in model.seeds(seeds, data.TABLES[table].has_draws):
                     continue
                 print(f"{table} {name} seed {seed}", file=sys.stderr, flush=True)
                 try:
@@ -112,8 +107,8 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         description=bench.ratings.__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--data", nargs="+", choices=TABLES, help="default: all")
-    parser.add_argument("--models", nargs="+", choices=MODELS, help="default: all")
+    parser.add_argument("--data", nargs="+", choices=data.TABLES, help="default: all")
+    parser.add_argument("--models", nargs="+", choices=fits.MODELS, help="default: all")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--tune", action="store_true", help="choose settings, compute nothing else")

@@ -1,4 +1,4 @@
-"""The tables to complete: MovieLens 100K, less of it, Syn-Netflix, and drugs with their targets."""
+"""The tables to complete: MovieLens 100K, parts of it, Syn-Netflix, and drugs with their targets."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import numpy as np
 from scipy.sparse import csr_array, issparse
 
 FEW_NEIGHBOURS = 10
-"""Similarities of drugs and of targets are known for all pairs; this many of each are a graph."""
+"""Neighbours of each node in a graph that is made from similarities of all pairs."""
 
 
 @dataclass(frozen=True)
 class Entries:
-    """Entries of a matrix: value[k] stands at (row[k], column[k])."""
+    """Entries of a matrix: values[k] is at (rows[k], columns[k])."""
 
     rows: np.ndarray
     columns: np.ndarray
@@ -25,16 +25,16 @@ class Entries:
     def __len__(self) -> int:
         return len(self.values)
 
-    def chosen(self, which: np.ndarray) -> Entries:
-        """Return some of them."""
+    def select(self, which: np.ndarray) -> Entries:
+        """Return the entries that a mask or an array of positions selects."""
         return Entries(self.rows[which], self.columns[which], self.values[which])
 
 
 @dataclass(frozen=True)
 class Table:
-    """What is known, what is asked for, and what the source says about rows and columns.
+    """Training entries, test entries, and the graphs that come with the data.
 
-    ``held_out`` is the share of the training entries that chooses settings.
+    ``held_out`` is the share of the training entries on which settings are chosen.
     """
 
     name: str
@@ -60,17 +60,17 @@ class Table:
         return filled, mask
 
     def for_validation(self) -> Table:
-        """Return the table whose test entries are ``held_out`` of the training entries, always the same."""
+        """Return a table that tests on a share ``held_out`` of the training entries, always the same."""
         rng = np.random.default_rng(2024)
         held = np.zeros(len(self.train), bool)
         held[rng.permutation(len(held))[: round(self.held_out * len(held))]] = True
-        return replace(self, train=self.train.chosen(~held), test=self.train.chosen(held))
+        return replace(self, train=self.train.select(~held), test=self.train.select(held))
 
-    def thinned(self, share: float, seed: int) -> Table:
+    def sample(self, share: float, seed: int) -> Table:
         """Return the table with a share of its training entries."""
         order = np.random.default_rng([seed, 7]).permutation(len(self.train))
         kept = np.sort(order[: round(share * len(order))])
-        return replace(self, train=self.train.chosen(kept))
+        return replace(self, train=self.train.select(kept))
 
 
 def _entries(matrix: np.ndarray, mask: np.ndarray) -> Entries:
@@ -79,35 +79,35 @@ def _entries(matrix: np.ndarray, mask: np.ndarray) -> Entries:
 
 
 @cache
-def _loaded(loader: str) -> Any:
+def _load(loader: str) -> Any:
     from airnp import datasets
 
     return getattr(datasets, loader)()
 
 
 def movielens(share: float, seed: int, held_out: float = 0.05) -> Table:
-    """MovieLens 100K on its own split, with a share of the training ratings."""
-    found = _loaded("movielens_100k")
+    """Return MovieLens 100K on its own split, with a share of the training ratings."""
+    found = _load("movielens_100k")
     train, test = _entries(found.matrix, found.mask), _entries(found.matrix, found.test_mask)
     graphs = (csr_array(found.row_graph), csr_array(found.column_graph))
     table = Table("movielens", found.matrix.shape, train, test, (1.0, 5.0), *graphs, held_out)
-    return table if share == 1 else table.thinned(share, seed)
+    return table if share == 1 else table.sample(share, seed)
 
 
 def resplit(seed: int) -> Table:
-    """All ratings of MovieLens 100K, split anew: 80 % at random for training, the others for testing."""
-    found = _loaded("movielens_100k")
+    """Return all ratings of MovieLens 100K, a random 80 % for training and the others for testing."""
+    found = _load("movielens_100k")
     rated = _entries(found.matrix, found.mask | found.test_mask)
     order = np.random.default_rng([seed, 13]).permutation(len(rated))
     cut = round(0.8 * len(rated))
     graphs = (csr_array(found.row_graph), csr_array(found.column_graph))
-    train, test = (rated.chosen(np.sort(part)) for part in (order[:cut], order[cut:]))
+    train, test = (rated.select(np.sort(part)) for part in (order[:cut], order[cut:]))
     return Table("resplit", found.matrix.shape, train, test, (1.0, 5.0), *graphs)
 
 
 def random_gaps(loader: str, share: float, seed: int) -> Table:
-    """A whole matrix of which a random share is given, all else asked for."""
-    found = _loaded(loader)
+    """Return a complete matrix with a random share for training and the rest for testing."""
+    found = _load(loader)
     given = np.random.default_rng([seed, 11]).random(found.matrix.shape) < share
     bounds = float(found.matrix.min()), float(found.matrix.max())
     graphs = (_few_neighbours(found.row_graph), _few_neighbours(found.column_graph))
@@ -116,7 +116,7 @@ def random_gaps(loader: str, share: float, seed: int) -> Table:
 
 
 def _few_neighbours(graph: Any) -> csr_array:
-    """Return a graph as it is if it is sparse, else with the strongest edges of each node."""
+    """Return a sparse graph as it is, and a dense one with the strongest edges of each node."""
     from airnp.results.graphs import strongest
 
     return csr_array(graph) if issparse(graph) else strongest(csr_array(graph), FEW_NEIGHBOURS)
@@ -124,9 +124,9 @@ def _few_neighbours(graph: Any) -> csr_array:
 
 @dataclass(frozen=True)
 class Source:
-    """What a table is, how it is drawn, and which grids of settings are tried on it.
+    """A table by its label, with the kind of grid to try on it.
 
-    ``draw(seed)`` returns the table. Where entries are drawn, another seed draws others.
+    ``draw(seed)`` returns the table; with ``has_draws`` its entries depend on the seed.
     """
 
     label: str

@@ -1,7 +1,7 @@
-"""Which settings are tried for each model of the ablation, on each kind of table.
+"""The settings to try for each model of the ablation, on each kind of table.
 
-"ratings" is MovieLens 100K, all of it or a quarter; "scarce" a tenth of it; "whole" a small matrix of which
-a random share is given; "batches" the comparison of batch sizes.
+"ratings" is MovieLens 100K, all of it or a quarter; "scarce" a tenth of it; "whole" a small matrix with a
+random share given; "batches" the comparison of batch sizes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _DECAYED_WITH_GRAPHS = _DECAYED | {
     "graph_weight": (1e-3, 0.01, 0.1, 1.0),
 }
 
-# Fewer ratings want offsets that are shrunk more, and may want no factors at all.
+# Fewer ratings need stronger shrinkage of the offsets, and perhaps no factors at all.
 _SHRUNK: Grid = {"shrinkage": (3.0, 6.0, 12.0)}
 _SCARCE = _FREE | _SHRUNK | {"spread": (1e-3,), "rate": (3e-4,)}
 _SCARCE_DECAYED = _DECAYED | _SHRUNK | {"rate": (1e-3,), "decay": (0.8, 1.2, 1.8)}
@@ -56,9 +56,9 @@ _WHOLE_GIVEN: Grid = {"graph_weight": (1e-4, 1e-3, 3e-3, 1e-2)}
 _NEAREST: Grid = {"graph": ("nearest",), "neighbors": (20,), "refresh": (50,)}
 _CANDIDATES: Grid = {"graph": ("candidates",)}
 _GIVEN: Grid = {"graph": ("given",)}
-# The edges of a given graph weigh one each, a dozen to a node.
+# The edges of a given graph have weight one each, a dozen per node.
 _LIGHT: Grid = {"graph_weight": (1e-5, 1e-4, 1e-3, 1e-2)}
-# One setting for all batch sizes; only how many iterations they make is chosen.
+# One setting for all batch sizes; only the number of iterations is chosen.
 _IN_BATCHES = _DECAYED | {"rate": (3e-3,), "shrinkage": (3.0,), "decay": (1.2,), "max_iter": (2000,)}
 
 

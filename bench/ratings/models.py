@@ -17,12 +17,12 @@ from bench.ratings.grids import Grids
 
 Settings = dict[str, Any]
 Watch = Callable[[int, np.ndarray], bool]
-"""Told the iteration and the predictions of the test entries at that moment; says whether to stop."""
+"""Called with the iteration and the predictions of the test entries; returns whether to stop."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a model says about the test entries, clipped to the bounds, and how long it took."""
+    """Predictions of the test entries, clipped to the bounds, and the seconds they took."""
 
     predictions: np.ndarray
     seconds: float
@@ -32,9 +32,9 @@ class Answer:
 class Model:
     """One line of the page.
 
-    ``grids`` has what is tried for each setting, on each kind of table; one that is not named there has that
-    of "ratings". Models with ``iterates`` are watched while they are tuned; the best iteration becomes
-    ``max_iter``. ``most_seeds`` is for those that take minutes.
+    ``grids`` has the grid of each kind of table; a kind that is not in it has the grid of "ratings". Models
+    with ``iterates`` are watched while they are tuned, and the best iteration becomes ``max_iter``.
+    ``needs`` names the package of a peer, ``most_seeds`` limits the seeds of slow models.
     """
 
     label: str
@@ -47,7 +47,7 @@ class Model:
 
     @property
     def is_missing(self) -> bool:
-        """Whether this is a peer that is not installed."""
+        """Whether the package that it needs is not installed."""
         return self.needs is not None and importlib.util.find_spec(self.needs) is None
 
     def trials(self, kind: str) -> Iterator[Settings]:
@@ -57,19 +57,19 @@ class Model:
             yield dict(zip(grid, values, strict=True))
 
     def seeds(self, wanted: int, has_draws: bool) -> range:
-        """Return the seeds to fit from."""
+        """Return the seeds to run: one if neither the table nor the model depends on it."""
         return range(min(wanted, self.most_seeds) if self.has_seed or has_draws else 1)
 
     def answer(self, table: Table, settings: Settings, seed: int, watch: Watch | None = None) -> Answer:
         """Fit the training entries and predict the test entries."""
         start = time.perf_counter()
-        found = self.solve(table, settings, seed, watch)
+        predictions = self.solve(table, settings, seed, watch)
         seconds = time.perf_counter() - start
-        return Answer(np.clip(found, *table.bounds).astype(np.float64), seconds)
+        return Answer(np.clip(predictions, *table.bounds).astype(np.float64), seconds)
 
 
 def offsets_only(table: Table, settings: Settings, seed: int, watch: Watch | None) -> np.ndarray:
-    """μ + b_i + c_j."""
+    """Predict μ + b_i + c_j."""
     from airnp.data.entries import read_entries
     from airnp.model.offsets import first_offsets
 
@@ -78,7 +78,7 @@ def offsets_only(table: Table, settings: Settings, seed: int, watch: Watch | Non
 
 
 def factorisation(table: Table, settings: Settings, seed: int, watch: Watch | None) -> np.ndarray:
-    """Factors of the sparse form with what ``settings`` ask for besides; all in units of the ratings."""
+    """Predict by factors of the sparse form, with the regularisers of ``settings``, in units of ratings."""
     import airnp
 
     callback = None
@@ -115,7 +115,7 @@ def factorisation(table: Table, settings: Settings, seed: int, watch: Watch | No
 
 
 def _regularizers(table: Table, settings: Settings) -> list[Any]:
-    """Decay, learned graphs (on nearest neighbours or on the edges of the given ones), given graphs."""
+    """Return decay, learned graphs (on nearest neighbours or on given edges) and given graphs."""
     import airnp
 
     found: list[Any] = []
@@ -133,8 +133,8 @@ def _regularizers(table: Table, settings: Settings) -> list[Any]:
     return found
 
 
-def masked(table: Table, settings: Settings, seed: int, watch: Watch | None) -> np.ndarray:
-    """``airnp.fit_ratings`` as it comes."""
+def mask_factors(table: Table, settings: Settings, seed: int, watch: Watch | None) -> np.ndarray:
+    """Predict by ``airnp.fit_ratings`` with its defaults."""
     import airnp
 
     result = airnp.fit_ratings(table.matrix, bounds=table.bounds, seed=seed)
@@ -162,5 +162,5 @@ ABLATION = {
     "l2_given": _factors("ℓ2 + given Laplacians", grids.L2_GIVEN),
     "l2_quarter": _factors("ℓ2, a quarter of the entries an iteration", grids.L2_QUARTER),
     "l2_sixteenth": _factors("ℓ2, a sixteenth of the entries an iteration", grids.L2_SIXTEENTH),
-    "mask": Model("ℓ2 + mask factor on both sides: `airnp.fit_ratings`", masked, {"ratings": {}}),
+    "mask": Model("ℓ2 + mask factor on both sides: `airnp.fit_ratings`", mask_factors, {"ratings": {}}),
 }

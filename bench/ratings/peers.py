@@ -1,4 +1,4 @@
-"""Other programs for tables of ratings, each as its documentation uses it, with two threads if it can."""
+"""Other programs for tables of ratings, each used as in its documentation, with all threads if it can."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bench.ratings.models import Model, Settings, Watch, offsets_only
 
 
 def threads() -> int:
-    """Return the processors that this process may use."""
+    """Return the number of processors that this process may use."""
     return len(os.sched_getaffinity(0))
 
 
@@ -59,7 +59,7 @@ def surprise_svd(table: Table, settings: Settings, seed: int, watch: Watch | Non
 
 
 def surprise_svdpp(table: Table, settings: Settings, seed: int, watch: Watch | None) -> np.ndarray:
-    """Surprise's SVD++: besides, which films a user rated."""
+    """Surprise's SVD++: SVD that also uses which films a user rated."""
     from surprise import SVDpp
 
     options = {"n_factors": settings["rank"], "n_epochs": settings["rounds"], "random_state": seed}
@@ -77,7 +77,7 @@ def surprise_knn(table: Table, settings: Settings, seed: int, watch: Watch | Non
 
 
 def lenskit_als(table: Table, settings: Settings, seed: int, watch: Watch | None) -> np.ndarray:
-    """LensKit's biased factors by alternating least squares; films without ratings have offsets alone."""
+    """LensKit's biased factors by alternating least squares; films without ratings get offsets only."""
     import pandas as pd
     from lenskit.als import BiasedMFScorer
     from lenskit.basic import BiasScorer
@@ -111,7 +111,7 @@ def _offsets_everywhere(table: Table) -> np.ndarray:
 
 
 def sklearn_nmf(table: Table, settings: Settings, seed: int, watch: Watch | None) -> np.ndarray:
-    """scikit-learn's NMF, which knows no gaps: they hold what offsets predict, then its own prediction."""
+    """scikit-learn's NMF, which needs all entries: gaps hold offsets first, then its own predictions."""
     import warnings
 
     from sklearn.decomposition import NMF
@@ -129,7 +129,7 @@ def sklearn_nmf(table: Table, settings: Settings, seed: int, watch: Watch | None
 
 
 def soft_impute(table: Table, settings: Settings, seed: int, watch: Watch | None) -> np.ndarray:
-    """``airnp.baselines.soft_impute`` of what the offsets leave."""
+    """``airnp.baselines.soft_impute`` of the residuals of the offsets."""
     from airnp.baselines import soft_impute as solve
 
     values, mask = table.dense()
@@ -147,6 +147,7 @@ _ALS: Grid = {
     "rounds": (10, 30),
     "implicit": (False,),
 }
+_LENSKIT: Grid = {"rank": (50, 100), "rounds": (10, 30), "decay": (0.07, 0.1, 0.14, 0.2), "damping": (5.0,)}
 PEERS = {
     "cmfrec": Model("cmfrec 'als'", cmfrec_als, {"ratings": _ALS}, needs="cmfrec"),
     "cmfrec_implicit": Model(
@@ -178,14 +179,7 @@ PEERS = {
     "lenskit": Model(
         "LensKit BiasedMFScorer",
         lenskit_als,
-        {
-            "ratings": {
-                "rank": (50, 100),
-                "rounds": (10, 30),
-                "decay": (0.07, 0.1, 0.14, 0.2),
-                "damping": (5.0,),
-            }
-        },
+        {"ratings": _LENSKIT},
         needs="lenskit",
     ),
     "nmf": Model(
@@ -202,5 +196,5 @@ PEERS = {
         has_seed=False,
     ),
 }
-"""implicit is not here: it models who rates what, and predicts no ratings. fancyimpute's SoftImpute (0.7)
-calls scikit-learn with an argument that scikit-learn 1.8 no longer has."""
+"""Without implicit, which predicts who rates what, not ratings, and without fancyimpute's SoftImpute (0.7),
+which calls scikit-learn with an argument that scikit-learn 1.8 does not have."""

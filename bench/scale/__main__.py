@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import bench.scale
+from bench.cells import write_file
 from bench.scale.page import page, picture
 from bench.speed import RESULTS
 from bench.timing import POOLS
 
 TARGET = 0.35
-"""Error to reach on held-out entries, whose standard deviation is 0.8."""
+"""The error to reach on held-out entries, whose standard deviation is 0.8."""
 
 SIZES = (1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
 DENSE_SIZES = (1_000, 3_000, 10_000, 30_000)
@@ -28,7 +29,7 @@ DENSE_MEMORY = 7
 
 
 def cases(sections: Sequence[str], threads: int, *, quick: bool) -> list[tuple[str, str, dict[str, Any]]]:
-    """Return section, kind and case of everything that is to be measured."""
+    """Return section, kind and case of every measurement."""
     common = {"per_row": 20, "rank": 16, "neighbors": 16, "threads": threads}
     found: list[tuple[str, str, dict[str, Any]]] = []
     largest = 10_000 if quick else SIZES[-1]
@@ -48,8 +49,8 @@ def cases(sections: Sequence[str], threads: int, *, quick: bool) -> list[tuple[s
     return [case for case in found if case[0].split()[0] in sections]
 
 
-def measured(folder: Path, kind: str, case: dict[str, Any]) -> dict[str, Any]:
-    """Return a measurement, made now in a pinned process if it is not there; or why it could not be made."""
+def measure(folder: Path, kind: str, case: dict[str, Any]) -> dict[str, Any]:
+    """Return a measurement, or why it failed; make it in a pinned process if it is missing."""
     digest = hashlib.sha256(json.dumps([kind, case], sort_keys=True).encode()).hexdigest()[:10]
     path = folder / f"{kind}.m{case['m']}.{digest}.json"
     if path.exists():
@@ -69,8 +70,7 @@ def measured(folder: Path, kind: str, case: dict[str, Any]) -> dict[str, Any]:
     if done.returncode:
         return case | {"failed": f"ended with code {done.returncode}"}
     found = case | json.loads(done.stdout.splitlines()[-1])
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(found), encoding="utf-8")
+    write_file(path, json.dumps(found))
     return found
 
 
@@ -79,13 +79,11 @@ def _dense_fits(m: int) -> bool:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measure what is asked for and not there yet; write page and picture."""
+    """Make the missing measurements; write the page and the picture."""
     arguments = _arguments(argv)
     folder = arguments.out / "quick" if arguments.quick else arguments.out
-    found = []
-    for section, kind, case in cases(arguments.sections, arguments.threads, quick=arguments.quick):
-        result = measured(folder, kind, case)
-        found.append((section, result))
+    wanted = cases(arguments.sections, arguments.threads, quick=arguments.quick)
+    found = [(section, measure(folder, kind, case)) for section, kind, case in wanted]
     folder.mkdir(parents=True, exist_ok=True)
     text = page(found)
     (folder / "scale.md").write_text(text, encoding="utf-8")

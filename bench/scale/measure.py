@@ -1,4 +1,4 @@
-"""One measurement, in a process of its own: ``python -m bench.scale.measure KIND '{"m": …}'`` prints JSON."""
+"""One measurement in its own process: ``python -m bench.scale.measure KIND '{"m": …}'`` prints JSON."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from bench.scale.synthetic import planted
+import airnp
+from airnp.training.steps import Training
+from bench.scale.problem import engine, for_torch, planted, prepare
 
 Case = dict[str, Any]
 WARM_UP = 2
 
 
 def peak_megabytes() -> float:
-    """Return the most memory that this process ever had."""
+    """Return the peak memory of this process."""
     try:
         with open("/proc/self/status", encoding="ascii") as file:
             fields = dict(line.split(":", 1) for line in file if ":" in line)
@@ -30,7 +32,7 @@ def peak_megabytes() -> float:
 
 
 def timed(step: Callable[[], Any], *, least: int, seconds: float) -> list[float]:
-    """Return how long each call takes: at least so many, and as many as there is time for."""
+    """Return the seconds of each of at least ``least`` calls, and of up to 50 until ``seconds`` pass."""
     for _ in range(WARM_UP):
         step()
     times: list[float] = []
@@ -43,9 +45,7 @@ def timed(step: Callable[[], Any], *, least: int, seconds: float) -> list[float]
 
 
 def sparse(case: Case) -> Case:
-    """Time an iteration of the sparse form, and then how long it takes to a given error, if one is given."""
-    from bench.scale.problem import engine, prepare
-
+    """Time an iteration of the sparse form and, if the case has a target error, the way to it."""
     table = planted(case["m"], case["n"], case["per_row"])
     prepared = prepare(table.matrix, case["rank"], case["neighbors"], case["threads"])
     run, _ = engine(prepared)
@@ -61,9 +61,7 @@ def sparse(case: Case) -> Case:
 
 
 def _to_error(case: Case, table: Any, prepared: Any) -> Case:
-    """Begin anew, until held-out entries are predicted as well as ``target`` says; looking is not timed."""
-    from bench.scale.problem import engine
-
+    """Start again and iterate until the held-out error is below ``target``; evaluation is not timed."""
     run, training = engine(prepared)
     model, spent, error = prepared.model, 0.0, np.inf
     while error > case["target"] and spent < case.get("limit", 120.0) and training.iteration < 2000:
@@ -77,10 +75,7 @@ def _to_error(case: Case, table: Any, prepared: Any) -> Case:
 
 
 def dense(case: Case) -> Case:
-    """Time an iteration of the dense form on the same table: X and two whole graphs."""
-    import airnp
-    from airnp.training.steps import Training
-
+    """Time an iteration of the dense form on the same table, with X and two complete graphs."""
     table = planted(case["m"], case["n"], case["per_row"])
     mask = np.zeros(table.matrix.shape, bool)
     mask[table.matrix.nonzero()] = True
@@ -97,11 +92,10 @@ def dense(case: Case) -> Case:
 
 
 def peers(case: Case) -> Case:
-    """Time airnp and both forms of PyTorch from the same start, interleaved; first they must agree."""
+    """Time airnp and both forms of PyTorch, interleaved, from the same start; their losses must agree."""
     import torch
 
     from bench.peers.torch_sparse import gathered, sparse_products
-    from bench.scale.problem import engine, for_torch, prepare
 
     torch.set_num_threads(case["threads"])
     table = planted(case["m"], case["n"], case["per_row"])

@@ -1,4 +1,4 @@
-"""Page and picture of the growth measurements."""
+"""The page and the picture of the measurements."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ def slope(sizes: Sequence[float], seconds: Sequence[float]) -> float:
     return float(np.polyfit(np.log(sizes), np.log(seconds), 1)[0])
 
 
-def chosen(found: Measured, section: str) -> list[dict[str, Any]]:
-    """Return what a section measured, by size; failures last."""
+def select(found: Measured, section: str) -> list[dict[str, Any]]:
+    """Return the measurements of a section by size; failures last."""
     return sorted(
         (result for name, result in found if name == section), key=lambda r: ("failed" in r, r["m"])
     )
 
 
 def page(found: Measured) -> str:
-    """Return everything in Markdown."""
+    """Return all tables in Markdown."""
     parts = [_growth(found), _errors(found), _peers(found), _large(found)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def _growth(found: Measured) -> str:
-    growth, dense = chosen(found, "growth"), {r["m"]: r for r in chosen(found, "dense")}
+    growth, dense = select(found, "growth"), {r["m"]: r for r in select(found, "dense")}
     if not growth:
         return ""
     rows = []
@@ -69,7 +69,7 @@ def _growth(found: Measured) -> str:
 
 def _errors(found: Measured) -> str:
     rows = []
-    for r in chosen(found, "error"):
+    for r in select(found, "error"):
         if "to_error" in r:
             took = f"{r['to_error']:.1f} s, {r['iterations']} iterations" if r["reached"] else "not reached"
             rows.append([_grouped(r["m"]), _grouped(r["nnz"]), f"{r['error']:.3f}", took])
@@ -93,7 +93,7 @@ def _grouped(number: int) -> str:
 
 def _peers(found: Measured) -> str:
     rows = []
-    for r in [*chosen(found, "peers"), *chosen(found, "large peers")]:
+    for r in [*select(found, "peers"), *select(found, "large peers")]:
         if "failed" in r:
             rows.append([f"{r['m']}×{r['n']}", "–", "–", r["failed"], "–"])
             continue
@@ -114,7 +114,7 @@ def _large(found: Measured) -> str:
             f"{r['search']:.0f} s" if "search" in r else "–",
             f"{r['megabytes']:.0f} MB" if "megabytes" in r else "–",
         ]
-        for r in chosen(found, "large")
+        for r in select(found, "large")
     ]
     return markdown(["table", "entries", "iteration", "neighbours", "peak memory"], rows) if rows else ""
 
@@ -133,7 +133,7 @@ def picture(found: Measured, path: Path) -> None:
         strict=True,
     ):
         for section, label in (("growth", "sparse form"), ("dense", "dense form")):
-            good = [r for r in chosen(found, section) if key in r]
+            good = [r for r in select(found, section) if key in r]
             if not good:
                 continue
             sizes, values = [r["nnz"] for r in good], [r[key] for r in good]

@@ -1,4 +1,4 @@
-"""The command that counts how often intervals contain the truth."""
+"""``python -m bench.coverage``, which counts how often intervals contain the truth."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from bench.cells import Cells, Method, Task
 from bench.coverage import LEVELS, METHOD, Fits, main, summary
 from bench.paper_rows import Problem, Row
-from bench.table1_cells import Cells
-from bench.table1_methods import Method, Task
 
 
 def noisy(seed: int) -> Problem:

@@ -15,27 +15,23 @@ from PIL import Image
 
 import airnp
 from bench import report
-from bench.figures import (
-    __main__ as command,
-)
-from bench.figures import (
-    compute,
-    depth,
-    depth_width,
-    frozen,
-    graphs,
-    pictures,
-    produce,
-    store,
-    training,
-    trajectories,
-)
+from bench.figures import __main__ as command
+from bench.figures import compute, curves, images, produce
+from bench.figures.__main__ import FIGURES
 from bench.figures.captions import CAPTIONS
-from bench.figures.catalogue import FIGURES
-from bench.figures.problems import Problem, _low_rank
-from bench.figures.runs import AUTHORS_WEIGHT, DEFAULTS, FROZEN_AT, TRUTH, Run, baboon_air, deep, syn_netflix
-from bench.figures.scale import FULL, QUICK
-from bench.figures.store import Store
+from bench.figures.compute import Problem, _low_rank
+from bench.figures.produce import Store
+from bench.figures.runs import (
+    AUTHORS_WEIGHT,
+    DEFAULTS,
+    FROZEN_AT,
+    FULL,
+    QUICK,
+    Run,
+    baboon_air,
+    deep,
+    syn_netflix,
+)
 
 SIZE = 12
 
@@ -48,7 +44,7 @@ def small_problem(name: str = "", scale: object = None, seed: int = 0) -> Proble
 
 
 def made_up(run: Run) -> dict[str, np.ndarray]:
-    """Return an outcome whose numbers all tell which run they belong to."""
+    """Return an outcome whose numbers are different for every run."""
     rng = np.random.default_rng(sum(map(ord, run.name)))
     iteration = np.array([1, 100, 200, 300])
     falling = np.array([0.4, 0.1, 0.02, 0.05]) * (1 + rng.random())
@@ -70,32 +66,41 @@ def made_up(run: Run) -> dict[str, np.ndarray]:
     }
 
 
-def curves(panel) -> list[np.ndarray]:
-    """Return what the lines of a panel show, without single points."""
+def lines_of(panel) -> list[np.ndarray]:
+    """Return the data of the lines of a panel, without single points."""
     return [line.get_xydata() for line in panel.get_lines() if len(line.get_xdata()) > 1]
+
+
+def points(panel, marker: str) -> list[np.ndarray]:
+    """Return the single points of a panel with some marker."""
+    lines = [line for line in panel.get_lines() if line.get_marker() == marker]
+    return [line.get_xydata()[0] for line in lines if len(line.get_xdata()) == 1]
+
+
+def panels_of(name: str):
+    """Return the panels of a figure of made-up outcomes, each with its runs and their outcomes."""
+    figure, runs = FIGURES[name].draw(made_up, FULL), FIGURES[name].panels(FULL)
+    return [(panel, row, [made_up(run) for run in row]) for panel, row in zip(figure.axes, runs, strict=True)]
 
 
 # --- what is run ---
 
 
 @pytest.mark.parametrize("scale", [FULL, QUICK])
-def test_a_file_name_stands_for_one_run_only(scale):
+def test_every_run_has_a_file_name_of_its_own(scale):
     runs = {run for drawing in FIGURES.values() for run in drawing.runs(scale)}
     names = [run.name for run in runs]
     assert len(names) == len(set(names))
 
 
 def test_figures_share_runs():
-    assert baboon_air("30%", FULL) in set(FIGURES["frozen"].runs(FULL)) & set(
-        FIGURES["trajectories"].runs(FULL)
-    )
-    assert syn_netflix("AIR", FULL) in set(FIGURES["training"].runs(FULL)) & set(
-        FIGURES["graphs_syn_netflix"].runs(FULL)
-    )
+    runs = {name: drawing.runs(FULL) for name, drawing in FIGURES.items()}
+    assert baboon_air("30%", FULL) in {*runs["frozen"]} & {*runs["trajectories"]} & {*runs["graphs_baboon"]}
+    assert syn_netflix("AIR", FULL) in {*runs["training"]} & {*runs["graphs_syn_netflix"]}
 
 
-def test_every_figure_has_a_caption_that_is_written():
-    assert list(CAPTIONS) == list(FIGURES)
+def test_every_figure_has_a_complete_caption():
+    assert {drawing.name for drawing in (*curves.CURVES, *images.IMAGES)} == set(CAPTIONS) == set(FIGURES)
     for caption in CAPTIONS.values():
         words = dataclasses.astuple(caption)
         assert all(words)
@@ -103,12 +108,12 @@ def test_every_figure_has_a_caption_that_is_written():
         assert caption.command.endswith(caption.name)
 
 
-def test_graphs_can_only_be_kept_when_something_is_recorded():
+def test_graphs_are_kept_only_at_recorded_iterations():
     with pytest.raises(ValueError, match="nothing is recorded"):
         Run("Baboon 30%", "AIR", 1000, every=100, graphs_at=(250,))
 
 
-def test_the_low_rank_matrix_has_the_rank_that_it_says():
+def test_the_low_rank_matrix_has_its_rank():
     assert np.linalg.matrix_rank(_low_rank(40, rank=5)) == 5
 
 
@@ -121,15 +126,14 @@ def small_data(monkeypatch):
 
 
 def never(run: Run):
-    raise AssertionError("it builds on nothing")
+    raise AssertionError("it needs no other run")
 
 
 def test_records_are_the_errors_of_the_fit(small_data):
     problem = small_problem()
     outcome = compute.compute(Run("Baboon 30%", "DMF", 300, every=100), never)
-    result = airnp.fit(
-        problem.truth, problem.mask, regularizers=[], max_iter=300, stop=None, seed=0, threads=1
-    )
+    options = {"regularizers": [], "max_iter": 300, "stop": None, "seed": 0, "threads": 1}
+    result = airnp.fit(problem.truth, problem.mask, **options)
     assert list(outcome["iteration"]) == [1, 100, 200, 300]
     np.testing.assert_array_equal(outcome["X"], result.X)
     squares = (result.X - problem.truth) ** 2
@@ -147,27 +151,15 @@ def test_a_run_ends_when_the_observed_entries_are_fitted(small_data):
     np.testing.assert_allclose(outcome["singular_values"][-1], expected, rtol=1e-4)
 
 
-def test_frozen_graphs_are_those_that_air_had_at_that_moment(small_data, monkeypatch):
+def test_frozen_graphs_are_those_of_air_at_that_moment(small_data, monkeypatch):
     source = Run("Baboon 30%", "AIR", 400, every=100, weight=0.01, graphs_at=(200, 400))
     learned = compute.compute(source, never)
     frozen_run = Run("Baboon 30%", "AIR frozen", 100, every=100, frozen_at=200)
-    asked = []
-
-    def outcome_of(run: Run):
-        asked.append(run)
-        return learned
-
-    seen = {}
-    original = airnp.fit
-
-    def spy(*args, **options):
-        seen.update(options)
-        return original(*args, **options)
-
-    monkeypatch.setattr(airnp, "fit", spy)
-    compute.compute(frozen_run, outcome_of)
-    assert asked == [baboon_air("30%", FULL)]
-    rows, columns = seen["regularizers"]
+    requests, options, fit = [], {}, airnp.fit
+    monkeypatch.setattr(airnp, "fit", lambda *args, **given: options.update(given) or fit(*args, **given))
+    compute.compute(frozen_run, lambda run: requests.append(run) or learned)
+    assert requests == [baboon_air("30%", FULL)]
+    rows, columns = options["regularizers"]
     np.testing.assert_array_equal(rows.graph, learned["row_graphs"][0])
     np.testing.assert_array_equal(columns.graph, learned["column_graphs"][0])
     assert (rows.axis, columns.axis) == ("rows", "columns")
@@ -175,21 +167,20 @@ def test_frozen_graphs_are_those_that_air_had_at_that_moment(small_data, monkeyp
     assert not np.allclose(learned["row_graphs"][0], learned["row_graphs"][1])
 
 
-def test_air_is_run_with_the_authors_weight_unless_it_stops_by_itself(small_data):
+def test_air_has_the_authors_weight_unless_it_stops_by_itself(small_data):
     assert baboon_air("30%", FULL).weight == AUTHORS_WEIGHT
-    outcome = compute.compute(
-        dataclasses.replace(baboon_air("30%", FULL), iterations=100, graphs_at=()), never
-    )
+    short = dataclasses.replace(baboon_air("30%", FULL), iterations=100, graphs_at=())
+    outcome = compute.compute(short, never)
     np.testing.assert_allclose(outcome["weights"], AUTHORS_WEIGHT)
-    (own,) = [run for run in pictures.panel_runs("30%", FULL) if run.method == "AIR"]
+    (own,) = [run for run in FIGURES["pictures"].panels(FULL)[0] if run.method == "AIR"]
     assert (own.stop, own.weight) == ("auto", None)
 
 
 def test_the_defaults_are_those_of_fit(small_data):
     problem = small_problem()
     outcome = compute.compute(Run("Barbara 30%", DEFAULTS, 300, stop="auto", every=100), never)
-    told_nothing = airnp.fit(problem.truth, problem.mask, max_iter=300, seed=0, threads=1)
-    np.testing.assert_array_equal(outcome["X"], told_nothing.X)
+    result = airnp.fit(problem.truth, problem.mask, max_iter=300, seed=0, threads=1)
+    np.testing.assert_array_equal(outcome["X"], result.X)
 
 
 # --- keeping and resuming ---
@@ -197,12 +188,12 @@ def test_the_defaults_are_those_of_fit(small_data):
 
 @pytest.fixture
 def computed(monkeypatch):
-    """Replace the computation by one that only notes what it was asked for."""
+    """Replace the computation by one that only notes the runs."""
     done: list[Run] = []
 
     def note(run: Run, outcome_of, threads):
         if run.source is not None:
-            outcome_of(run.source)  # fails unless it is there already
+            outcome_of(run.source)  # fails if it is missing
         done.append(run)
         return made_up(run)
 
@@ -210,39 +201,36 @@ def computed(monkeypatch):
     return done
 
 
-def test_what_is_computed_is_not_computed_again(tmp_path, computed):
-    kept, chosen = Store(tmp_path / "runs"), [FIGURES["frozen"], FIGURES["trajectories"]]
-    produce.compute_all(chosen, QUICK, kept, jobs=1, threads=1)
-    needed = {run for drawing in chosen for run in drawing.runs(QUICK)}
+def compute_all(store: Store, *names: str, **options) -> None:
+    produce.compute_all([FIGURES[name] for name in names], QUICK, store, jobs=1, threads=1, **options)
+
+
+def test_only_missing_and_broken_runs_are_computed_again(tmp_path, computed):
+    kept, names = Store(tmp_path), ("frozen", "trajectories")
+    compute_all(kept, *names)
+    needed = {run for name in names for run in FIGURES[name].runs(QUICK)}
     assert len(computed) == len(needed)
     assert set(computed) == needed
-    produce.compute_all(chosen, QUICK, kept, jobs=1, threads=1)
-    assert len(computed) == len(needed)
-
-
-def test_only_what_is_lost_or_broken_is_computed_again(tmp_path, computed):
-    kept, chosen = Store(tmp_path), [FIGURES["trajectories"]]
-    produce.compute_all(chosen, QUICK, kept, jobs=1, threads=1)
     lost, broken, *_ = runs = FIGURES["trajectories"].runs(QUICK)
     kept.path(lost).unlink()
     kept.path(broken).write_bytes(kept.path(runs[2]).read_bytes()[:100])
     computed.clear()
-    produce.compute_all(chosen, QUICK, kept, jobs=1, threads=1)
+    compute_all(kept, *names)
     assert computed == [lost, broken]
 
 
-def test_graphs_to_be_frozen_are_learned_first_even_for_one_figure_alone(tmp_path, computed):
+def test_graphs_are_learned_before_they_are_frozen(tmp_path, computed):
     only_frozen = dataclasses.replace(
-        FIGURES["frozen"], runs=lambda scale: [run for run in frozen.runs(scale) if run.source is not None]
+        FIGURES["frozen"], panels=lambda scale: [runs[1:] for runs in curves.frozen_panels(scale)]
     )
     produce.compute_all([only_frozen], QUICK, Store(tmp_path), jobs=1, threads=1)
     assert {run.method for run in computed[:3]} == {"AIR"}
     assert len(computed) == 3 + 9
 
 
-def test_several_processes_keep_what_one_would(tmp_path):
+def test_several_processes_give_the_same_outcomes_as_one(tmp_path):
     runs = [deep("Rank-5 80%", "DMF", QUICK, 1000, depth=depth) for depth in (2, 3)]  # needs no data
-    drawing = dataclasses.replace(FIGURES["depth"], runs=lambda scale: runs)
+    drawing = dataclasses.replace(FIGURES["depth"], panels=lambda scale: [runs])
     for jobs in (1, 2):
         produce.compute_all([drawing], QUICK, Store(tmp_path / str(jobs)), jobs=jobs, threads=1)
     for run in runs:
@@ -250,21 +238,21 @@ def test_several_processes_keep_what_one_would(tmp_path):
         np.testing.assert_array_equal(alone["X"], among["X"])
 
 
-def test_runs_of_other_code_are_told_and_can_be_made_again(tmp_path, computed, monkeypatch, capsys):
-    kept, chosen = Store(tmp_path / "runs"), [FIGURES["trajectories"]]
-    produce.compute_all(chosen, QUICK, kept, jobs=1, threads=1)
+def test_runs_of_other_code_are_reported_and_redone_on_request(tmp_path, computed, monkeypatch, capsys):
+    kept = Store(tmp_path / "runs")
+    compute_all(kept, "trajectories")
     computed.clear()
-    monkeypatch.setattr(store, "source_hash", lambda fits: "other")
+    monkeypatch.setattr(produce, "source_hash", lambda fits: "other")
     capsys.readouterr()
-    produce.compute_all(chosen, QUICK, kept, jobs=1, threads=1)
+    compute_all(kept, "trajectories")
     assert computed == []
     assert "9 of them were made by other code" in capsys.readouterr().err
-    produce.draw_all(chosen, QUICK, kept, tmp_path, threads=1)
+    produce.draw_all([FIGURES["trajectories"]], QUICK, kept, tmp_path, threads=1)
     about = json.loads((tmp_path / "trajectories.json").read_text())
     assert len(about["runs_of_other_code"]) == 9
     page, _ = report.report(tmp_path, tmp_path)
     assert "9 of its 9 runs were made by other code" in page
-    produce.compute_all(chosen, QUICK, kept, jobs=1, threads=1, redo=True)
+    compute_all(kept, "trajectories", redo=True)
     assert len(computed) == 9
     assert all(kept.is_of_this_code(run) for run in computed)
 
@@ -299,83 +287,64 @@ def test_the_command_draws_and_redraws_without_computing(tmp_path, small_data, m
 # --- drawing ---
 
 
-def test_depth_draws_one_curve_per_depth_and_marks_its_end():
-    figure = depth.draw(made_up, FULL)
-    for (problem, method), panel in zip(depth.PANELS, figure.axes, strict=True):
-        assert method in panel.get_title()
-        for run, curve in zip(depth.panel_runs(problem, method, FULL), curves(panel), strict=True):
-            outcome = made_up(run)
-            np.testing.assert_array_equal(curve[:, 0], outcome["observed_mse"])
-            np.testing.assert_array_equal(curve[:, 1], outcome["unobserved_mse"])
-        ends = [line.get_xydata()[0] for line in panel.get_lines() if line.get_marker() == "D"]
-        np.testing.assert_array_equal(ends, [curve[-1] for curve in curves(panel)])
+@pytest.mark.parametrize("name", ["depth", "trajectories"])
+def test_mse_curves_end_at_a_diamond(name):
+    for panel, runs, outcomes in panels_of(name):
+        assert runs[0].problem.split()[0] in panel.get_title()
+        assert panel.xaxis_inverted()
+        curve = [np.stack([o["observed_mse"], o["unobserved_mse"]], axis=1) for o in outcomes]
+        np.testing.assert_array_equal(lines_of(panel), curve)
+        np.testing.assert_array_equal(points(panel, "D"), [line[-1] for line in curve])
+        if name == "depth":
+            assert runs[0].method in panel.get_title()
+        else:
+            np.testing.assert_array_equal(points(panel, "o"), [line[0] for line in curve])
 
 
 def test_singular_values_are_drawn_for_every_depth():
     figure = FIGURES["singular_values"].draw(made_up, FULL)
-    lines = np.reshape(figure.axes, (3, 4))
-    for panels in lines:
-        assert [len(curves(panel)) for panel in panels] == [3, 3, 3, 3]
-        np.testing.assert_array_equal(curves(panels[0])[0][:, 1], [3, 300, 600, 900])
+    for panels in np.reshape(figure.axes, (3, 4)):
+        assert [len(lines_of(panel)) for panel in panels] == [3, 3, 3, 3]
+        np.testing.assert_array_equal(lines_of(panels[0])[0][:, 1], [3, 300, 600, 900])
 
 
 def test_frozen_puts_adaptive_first_and_names_the_moments():
-    figure = frozen.draw(made_up, FULL)
-    for gaps, panel in zip(frozen.GAPS, figure.axes, strict=True):
-        runs = frozen.panel_runs(gaps, FULL)
+    for panel, runs, outcomes in panels_of("frozen"):
         assert [run.frozen_at for run in runs] == [None, *FROZEN_AT]
-        for run, curve in zip(runs, curves(panel), strict=True):
-            np.testing.assert_array_equal(curve[:, 1], made_up(run)["training_nmae"])
-        words = [text.get_text() for text in panel.get_legend().get_texts()]
-        assert words[0] == f"adaptive: {made_up(runs[0])['training_nmae'][-1]:.4f}"
-        assert [f"t = {moment}" in text for moment, text in zip(FROZEN_AT, words[1:], strict=True)] == [
-            True
-        ] * 3
-
-
-def test_trajectories_start_at_a_dot_and_end_at_a_diamond():
-    figure = trajectories.draw(made_up, FULL)
-    for gaps, panel in zip(trajectories.GAPS, figure.axes, strict=True):
-        outcomes = [made_up(run) for run in trajectories.panel_runs(gaps, FULL)]
-        for marker, position in (("o", 0), ("D", -1)):
-            points = [line.get_xydata()[0] for line in panel.get_lines() if line.get_marker() == marker]
-            expected = [(o["observed_mse"][position], o["unobserved_mse"][position]) for o in outcomes]
-            np.testing.assert_array_equal(points, expected)
-        assert panel.xaxis_inverted()
+        errors = [outcome["training_nmae"] for outcome in outcomes]
+        np.testing.assert_array_equal([line[:, 1] for line in lines_of(panel)], errors)
+        first, *others = [text.get_text() for text in panel.get_legend().get_texts()]
+        assert first == f"adaptive: {errors[0][-1]:.4f}"
+        assert all(f"t = {moment}" in text for moment, text in zip(FROZEN_AT, others, strict=True))
 
 
 def test_training_marks_the_least_error():
-    figure = training.draw(made_up, FULL)
-    for problem, panel in zip(training.PANELS, figure.axes, strict=True):
-        outcomes = [made_up(run) for run in training.panel_runs(problem, FULL)]
-        marks = [line.get_xydata()[0] for line in panel.get_lines() if line.get_marker() == "v"]
-        np.testing.assert_array_equal(marks, [(200, outcome["training_nmae"][2]) for outcome in outcomes])
+    for panel, _, outcomes in panels_of("training"):
+        least = [(200, outcome["training_nmae"][2]) for outcome in outcomes]
+        np.testing.assert_array_equal(points(panel, "v"), least)
 
 
 def test_depth_and_width_draws_last_and_least_against_the_setting():
-    figure = depth_width.draw(made_up, FULL)
-    for panel, runs_of, values in (
-        (figure.axes[2], depth_width.depth_runs, depth_width.DEPTHS),
-        (figure.axes[5], depth_width.rank_runs, depth_width.RANKS),
-    ):
+    figure = FIGURES["depth_width"].draw(made_up, FULL)
+    for row, values in enumerate((curves.MORE_DEPTHS, curves.RANKS)):
         expected = []
-        for method in depth_width.METHODS:
-            errors = [made_up(run)["training_nmae"] for run in runs_of(method, FULL)]
+        for runs in FIGURES["depth_width"].panels(FULL)[row::2]:
+            errors = [made_up(run)["training_nmae"] for run in runs]
             expected += [[error[-1] for error in errors], [error.min() for error in errors]]
-        for curve, errors in zip(curves(panel), expected, strict=True):
+        for curve, errors in zip(lines_of(figure.axes[3 * row + 2]), expected, strict=True):
             np.testing.assert_array_equal(curve, np.transpose([values, errors]))
 
 
 def test_distances_are_root_mean_squares_of_differences():
     lines = np.random.default_rng(0).random((4, 7))
     expected = [[np.sqrt(np.mean((a - b) ** 2)) for b in lines] for a in lines]
-    np.testing.assert_allclose(graphs.distances(lines), expected, atol=1e-7)
+    np.testing.assert_allclose(images.distances(lines), expected, atol=1e-7)
 
 
 @pytest.mark.parametrize("name", ["graphs_baboon", "graphs_syn_netflix"])
 def test_heat_maps_show_the_graphs_of_their_moments_without_a_diagonal(name):
     drawing = FIGURES[name]
-    moments = graphs.BABOON_AT if name == "graphs_baboon" else graphs.SYN_NETFLIX_AT
+    moments = images.BABOON_AT if name == "graphs_baboon" else images.SYN_NETFLIX_AT
     learned = made_up(drawing.runs(FULL)[1])
     panels = [panel for panel in drawing.draw(made_up, FULL).axes if "at t =" in panel.get_title()]
     assert len(panels) == 2 * len(moments)
@@ -390,15 +359,14 @@ def test_heat_maps_show_the_graphs_of_their_moments_without_a_diagonal(name):
 
 
 def test_pictures_come_in_order_with_the_gaps_in_red_and_the_error_in_the_title():
-    figure = pictures.draw(made_up, FULL)
-    lines = np.reshape(figure.axes, (3, 10))
-    for gaps, (first, *panels, last) in zip(("30%", "patch", "texture"), lines, strict=True):
-        given = made_up(Run(f"Barbara {gaps}", TRUTH))
+    rows = np.reshape(FIGURES["pictures"].draw(made_up, FULL).axes, (3, 10))
+    for (truth, *runs), (first, *panels, last) in zip(FIGURES["pictures"].panels(FULL), rows, strict=True):
+        given = made_up(truth)
         shown = first.images[0].get_array()
         is_red = (shown[..., 0] > 0.7) & (shown[..., 1] < 0.2) & (shown[..., 2] < 0.2)
         np.testing.assert_array_equal(is_red, ~given["mask"])
         np.testing.assert_allclose(shown[given["mask"]][:, 1], given["X"][given["mask"]])
-        for run, panel in zip(pictures.panel_runs(gaps, FULL), panels, strict=True):
+        for run, panel in zip(runs, panels, strict=True):
             outcome = made_up(run)
             assert panel.get_title() == f"{run.method}: {outcome['nmae']:.4f}"
             filled = np.where(given["mask"], given["X"], outcome["X"])
@@ -412,7 +380,7 @@ def test_pictures_come_in_order_with_the_gaps_in_red_and_the_error_in_the_title(
 
 @pytest.fixture
 def results(tmp_path):
-    """A folder with one table, one full and one quick figure; the rest is missing."""
+    """A folder with one table, one full figure and one quick one; the rest is missing."""
     figures = tmp_path / "figures"
     figures.mkdir()
     (tmp_path / "table2.md").write_text(
@@ -425,7 +393,7 @@ def results(tmp_path):
     return tmp_path
 
 
-def test_the_report_embeds_what_is_there_and_names_what_is_not(results, capsys):
+def test_the_report_embeds_figures_and_names_missing_ones(results, capsys):
     report.main(["--results", str(results)])
     page = (results / "report.html").read_text()
     embedded = re.findall(r'src="data:image/png;base64,([^"]+)"', page)
@@ -434,9 +402,10 @@ def test_the_report_embeds_what_is_there_and_names_what_is_not(results, capsys):
         picture = Image.open(io.BytesIO(base64.b64decode(code)))
         assert picture.size == (report.WIDEST, 160)
         assert picture.convert("RGB").getpixel((5, 5)) == (0, 0, 128)
-    absent = {"table1": "python -m bench.table1"} | {
-        name: caption.command for name, caption in CAPTIONS.items() if name not in ("frozen", "training")
+    missing = {name: caption.command for name, caption in CAPTIONS.items()} | {
+        "table1": "python -m bench.table1"
     }
+    absent = {name: command for name, command in missing.items() if name not in ("frozen", "training")}
     said = capsys.readouterr().out
     for name, making in absent.items():
         assert f"missing: {name}; {making} makes it" in said
@@ -458,14 +427,7 @@ def test_the_report_has_tables_contents_and_captions(results):
     assert report.inline(CAPTIONS["frozen"].ours) in page
     assert report.inline(CAPTIONS["training"].ours) not in page  # it was a quick one
     assert "cannot be compared with the paper" in page
-
-
-def test_the_report_needs_nothing_from_elsewhere(results):
-    page, _ = report.report(results, results / "figures")
-    assert "http" not in page
-    assert "<script" not in page
-    assert "<link" not in page
-    assert "@import" not in page
-    assert "url(" not in page
+    # One file, without links to others.
+    assert not re.search(r"http|<script|<link|@import|url\(", page)
     assert all(source.startswith("data:") for source in re.findall(r'src="([^"]*)"', page))
     assert all(target.startswith("#") for target in re.findall(r'href="([^"]*)"', page))

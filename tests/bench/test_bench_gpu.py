@@ -1,16 +1,13 @@
-"""Without a GPU: its benchmark, the estimate beside it, and what test_gpu.py does.
+"""The GPU benchmark, its roofline and the GPU tests, on a machine without a GPU.
 
-Some of the GPU tests and the examples of docs/gpu.md are tried on the double of CuPy.
+Some of the GPU tests and the examples of docs/gpu.md run on the double of CuPy.
 """
 
 from __future__ import annotations
 
 import importlib
 import json
-import os
 import re
-import subprocess
-import sys
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -23,44 +20,8 @@ from bench import gpu, roofline
 from tests.engines import test_gpu
 
 ROOT = Path(__file__).resolve().parents[2]
+PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/engines/test_gpu.py")
 PAGE = (ROOT / "docs" / "gpu.md").read_text(encoding="utf-8")
-FAKE = {
-    "device": "NVIDIA A100-SXM4-80GB",
-    "state": {"power.limit": "400.00 W"},
-    "missing": ["nvidia-smi"],
-    "rows": [
-        {
-            **asdict(gpu.Case("sizes", m)),
-            "base": gpu.BASE,
-            "ms": ms,
-            "ratios": ratios,
-            "notes": notes,
-        }
-        for m, ms, ratios, notes in (
-            (240, {gpu.BASE: 0.05, "torch eager": 1.0}, {gpu.BASE: 1.0, "torch eager": 20.0}, {}),
-            (8000, {"airnp CPU": 7000.0}, {}, {gpu.BASE: "out of memory", "torch eager": "failed: no"}),
-        )
-    ],
-}
-
-
-@pytest.fixture
-def double(gpu):
-    """The double of CuPy, under a name that ``bench.gpu`` does not have."""
-    return gpu
-
-
-def run(*words, cwd=ROOT, **environment):
-    """Run Python where no GPU can be seen."""
-    environment = {"CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(ROOT), **environment}
-    kept = {name: value for name, value in os.environ.items() if name != "AIRNP_REQUIRE_GPU"}
-    return subprocess.run(
-        [sys.executable, *map(str, words)],
-        cwd=cwd,
-        env={**kept, **environment},
-        capture_output=True,
-        text=True,
-    )
 
 
 # --- tests/engines/test_gpu.py without a device ---
@@ -68,34 +29,19 @@ def run(*words, cwd=ROOT, **environment):
 
 @pytest.mark.parametrize(
     ("required", "code", "summary", "reason"),
-    [
-        ("", 0, "1 skipped", "no usable CUDA device: "),
-        ("1", 1, "1 error", "AIRNP_REQUIRE_GPU=1, but "),
-    ],
+    [("", 0, "1 skipped", "no usable CUDA device: "), ("1", 1, "1 error", "AIRNP_REQUIRE_GPU=1, but ")],
 )
-def test_without_a_device_the_gpu_tests_skip_or_fail_and_say_why(required, code, summary, reason):
-    words = (
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "-m",
-        "gpu",
-        "-k",
-        "info",
-        "tests/engines/test_gpu.py",
-    )
-    done = run(*words, AIRNP_REQUIRE_GPU=required)
+def test_without_a_device_the_gpu_tests_skip_or_fail(run_python, required, code, summary, reason):
+    done = run_python(*PYTEST, "-m", "gpu", "-k", "info", AIRNP_REQUIRE_GPU=required)
     assert done.returncode == code, done.stdout + done.stderr
     assert summary in done.stdout
     assert reason in done.stdout
     assert "passed" not in done.stdout
 
 
-def test_every_gpu_test_has_the_marker_and_the_guard():
+def test_every_gpu_test_has_the_marker_and_asks_for_cupy(run_python):
     assert test_gpu.pytestmark.name == "gpu"
-    done = run("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/engines/test_gpu.py", "--setup-plan")
+    done = run_python(*PYTEST, "--setup-plan")
     found = re.findall(r"^\s+tests/engines/test_gpu\.py::.*$", done.stdout, flags=re.MULTILINE)
     assert len(found) > 100
     assert all(re.search(r"\(fixtures used: .*\bcupy\b", line) for line in found)
@@ -111,7 +57,7 @@ def test_the_gpu_tests_can_pass(double, monkeypatch):
 
 
 def test_the_gpu_tests_can_fail(double, monkeypatch):
-    """A factor of two in a weight is seen."""
+    """They notice a factor of two in a weight."""
     terms = cuda.laplacian_terms
     monkeypatch.setattr(
         cuda, "laplacian_terms", lambda *a, weight, **options: terms(*a, weight=2 * weight, **options)
@@ -120,8 +66,8 @@ def test_the_gpu_tests_can_fail(double, monkeypatch):
         test_gpu.test_odd_shapes_follow_the_specification(double.cupy, "row", (31, 32))
 
 
-def test_what_gpu_tests_and_benchmark_use_is_in_cupy():
-    """Beyond what the engine uses, which test_cupy_names.py looks after."""
+def test_cupy_has_what_the_gpu_tests_and_the_benchmark_use():
+    """Besides what the engine uses, which test_cupy_names.py checks."""
     cupy = importlib.import_module("cupy")
     pool = type(cupy.get_default_memory_pool())
     for owner, names in (
@@ -137,10 +83,10 @@ def test_what_gpu_tests_and_benchmark_use_is_in_cupy():
 # --- bench/gpu.py ---
 
 
-def test_without_a_gpu_the_cpu_half_is_measured_and_the_rest_is_named(tmp_path):
-    """As a file, from another folder."""
+def test_without_a_gpu_the_cpu_half_is_measured_and_the_rest_is_named(run_python, tmp_path):
+    """Started as a file from another folder; it starts itself again as a module."""
     words = (ROOT / "bench" / "gpu.py", "--quick", "--sizes", 24, "--output", tmp_path)
-    done = run(*words, cwd=tmp_path, PYTHONPATH="")
+    done = run_python(*words, cwd=tmp_path, PYTHONPATH="")
     assert done.returncode == 0, done.stderr
     assert "a CUDA device for airnp" in done.stdout
     assert "says nothing about GPUs" in done.stdout
@@ -154,17 +100,9 @@ def test_without_a_gpu_the_cpu_half_is_measured_and_the_rest_is_named(tmp_path):
     assert (tmp_path / "gpu.md").read_text().strip() in done.stdout
 
 
-def test_it_is_a_module_as_well():
-    done = run("-m", "bench.gpu", "--help")
-    assert done.returncode == 0, done.stderr
-    assert "--quick" in done.stdout
-
-
 def test_with_a_gpu_the_device_is_measured(double, monkeypatch, tmp_path):
-    """The whole program on the double, which has neither timed events nor a pool to empty."""
-    machine = gpu.Machine(
-        "Pretended V100", "0000:00:00.0", tf32=False, with_torch=False, missing=("all of it",)
-    )
+    """The whole program on the double, which has neither timed events nor a memory pool."""
+    machine = gpu.Machine("Pretended V100", "0000:00:00.0", tf32=False, with_torch=False, missing=("it",))
     monkeypatch.setattr(gpu, "look_around", lambda: machine)
     monkeypatch.setattr(gpu, "device_state", lambda bus: {"pstate": "P0"})
     monkeypatch.setattr(gpu, "cupy_seconds", gpu.wall_seconds)
@@ -186,7 +124,7 @@ def test_with_a_gpu_the_device_is_measured(double, monkeypatch, tmp_path):
     assert "roofline ms" in text
 
 
-def test_cases_cover_what_was_promised():
+def test_cases_cover_sizes_depths_stacks_and_precisions():
     cases = gpu.case_list(gpu.SECTIONS, None, quick=False)
     assert {case.m for case in cases if case.section == "sizes"} >= {100, 240, 1000, 8000}
     assert {case.depth for case in cases} == {2, 3, 4}
@@ -196,18 +134,25 @@ def test_cases_cover_what_was_promised():
 
 
 def test_the_report_has_a_line_for_each_case():
-    text = gpu.report(FAKE)
+    rows = [
+        {"m": 240, "ms": {gpu.BASE: 0.05, "torch eager": 1.0}, "notes": {}},
+        {
+            "m": 8000,
+            "ms": {"airnp CPU": 7000.0},
+            "notes": {gpu.BASE: "out of memory", "torch eager": "failed: no"},
+        },
+    ]
+    for row in rows:
+        row |= {**asdict(gpu.Case("sizes", row["m"])), "base": gpu.BASE}
+        gpu.add_ratios(row)
+    state = {"power.limit": "400.00 W"}
+    device = "NVIDIA A100-SXM4-80GB"
+    text = gpu.report({"device": device, "state": state, "missing": ["nvidia-smi"], "rows": rows})
     assert "A100" in text
     assert "power.limit 400.00 W" in text
     assert "- nvidia-smi" in text
     assert "|  | 240 | 3 | 1 | float32 | 0.05 | 20.00 | – | 0.0192 |" in text
     assert "|  | 8000 | 3 | 1 | float32 | out of memory | failed: no | 7000 ms | " in text
-
-
-def test_ratios_are_to_the_first_program():
-    row = {"base": "a", "ms": {"a": 2.0, "b": 5.0}}
-    gpu.add_ratios(row)
-    assert row["ratios"] == {"a": 1.0, "b": 2.5}
 
 
 def test_nvidia_smi_is_read():
@@ -229,7 +174,7 @@ def constant(loss, error=None):
     return make
 
 
-def test_a_row_has_times_and_reasons(monkeypatch):
+def test_a_row_has_times_or_the_reasons_for_missing_ones():
     makers = {
         gpu.BASE: constant(1.0),
         "torch eager": constant(0.0, RuntimeError("CUDA out of memory. Tried to allocate")),
@@ -239,10 +184,9 @@ def test_a_row_has_times_and_reasons(monkeypatch):
     row = gpu.measure(gpu.Case("sizes", 8), makers, rounds=2, seconds=0.01)
     assert row["ms"] == {gpu.BASE: pytest.approx(1), "airnp CPU": pytest.approx(1)}
     assert row["notes"] == {"torch eager": "out of memory", "torch.compile": "failed: no compiler"}
-    with pytest.raises(RuntimeError, match="cuBLAS"):  # never hidden where it is our own
-        gpu.measure(
-            gpu.Case("sizes", 8), {gpu.BASE: constant(0, RuntimeError("cuBLAS"))}, rounds=1, seconds=0
-        )
+    ours = {gpu.BASE: constant(0, RuntimeError("cuBLAS"))}
+    with pytest.raises(RuntimeError, match="cuBLAS"):  # an error of airnp is never hidden
+        gpu.measure(gpu.Case("sizes", 8), ours, rounds=1, seconds=0)
 
 
 def test_another_trajectory_is_not_timed():
@@ -254,27 +198,24 @@ def test_another_trajectory_is_not_timed():
 
 
 @pytest.mark.parametrize("batch", [1, 3])
-def test_airnp_on_the_device_and_on_the_cpu_follow_one_trajectory(double, batch):
+@pytest.mark.parametrize("program", ["device", "torch"])
+def test_programs_follow_one_trajectory(double, program, batch):
     case = gpu.Case("stacks", 20, batch=batch, precision="float64")
     problem = gpu.make_stack(case)
-    losses = [gpu.airnp_program(case, problem, xp, gpu.wall_seconds).run(12) for xp in (double.cupy, np)]
-    gpu.check_loss("device", *losses, case.precision)
-
-
-@pytest.mark.parametrize("batch", [1, 3])
-def test_pytorch_follows_the_same_trajectory_in_stacks(batch):
-    pytest.importorskip("torch", reason="PyTorch is not installed; .ci/run installs it")
-    case = gpu.Case("stacks", 20, batch=batch, precision="float64")
-    problem = gpu.make_stack(case)
-    theirs = gpu.torch_program(case, problem, "eager", device="cpu").run(12)
-    gpu.check_loss("torch", theirs, gpu.airnp_program(case, problem, np, gpu.wall_seconds).run(12), "float64")
+    if program == "torch":
+        pytest.importorskip("torch", reason="PyTorch is not installed; .ci/run installs it")
+        other = gpu.torch_program(case, problem, "eager", device="cpu")
+    else:
+        other = gpu.airnp_program(case, problem, double.cupy, gpu.wall_seconds)
+    ours = gpu.airnp_program(case, problem, np, gpu.wall_seconds)
+    gpu.check_loss(program, other.run(12), ours.run(12), case.precision)
 
 
 # --- bench/roofline.py and docs/gpu.md ---
 
 
-def test_an_iteration_of_the_estimate_is_that_of_the_engine():
-    """Seven launches and ten products, as test_cuda_engine.py counts them; all arrays of a kernel once."""
+def test_the_estimate_counts_the_launches_of_an_iteration():
+    """Seven launches and ten products, as test_cuda_engine.py counts them; each array of a kernel once."""
     rows = roofline.work(64, 64, 3)
     assert sum(row.launches for row in rows if row.is_product) == 10
     assert sum(row.launches for row in rows if not row.is_product) == 7
@@ -287,18 +228,13 @@ def test_an_iteration_of_the_estimate_is_that_of_the_engine():
     assert sum(row.launches for row in roofline.work(64, 64, 2)) == 14
 
 
-def test_a_sparse_iteration_of_the_estimate_is_that_of_the_engine():
-    """One launch for entries, columns and steps, two for each of two graphs, five products a graph."""
+def test_the_estimate_counts_the_launches_of_a_sparse_iteration():
+    """One launch for entries, columns and steps, two for each of two graphs, five products per graph."""
     of = roofline.Ratings(entries=1000, m=60, n=40, rank=8, neighbours=4)
     rows = {row.name: row for row in roofline.sparse_work(of)}
-    assert {name: row.launches for name, row in rows.items()} == {
-        "row_residuals": 1,
-        "line_sums": 1,
-        "edge_terms": 2,
-        "gap_sums": 2,
-        "products with r × r": 10,
-        "adam": 1,
-    }
+    launches = {"row_residuals": 1, "line_sums": 1, "edge_terms": 2, "gap_sums": 2}
+    launches |= {"products with r × r": 10, "adam": 1}
+    assert {name: row.launches for name, row in rows.items()} == launches
     assert rows["row_residuals"].numbers == 1000 * 12 + 60 * 20
     assert rows["adam"].numbers == 7 * (100 * 8 + 100 * 5)
 

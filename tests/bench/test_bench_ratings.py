@@ -1,4 +1,4 @@
-"""The command on ratings: its statistics, how it chooses settings, and that it goes on where it was."""
+"""``python -m bench.ratings``: its statistics, how it chooses settings, and that it resumes."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import pytest
 
 import airnp
 from bench.ratings import __main__ as command
-from bench.ratings import cells, data, models, page, tuning
+from bench.ratings import data, fits, models
+from bench.ratings.fits import rmse
 from bench.ratings.models import ABLATION, Model
+from bench.ratings.page import compare
 from bench.ratings.peers import PEERS
-from bench.ratings.statistics import compared, rmse
 
 
 def small_table(seed=0):
@@ -21,10 +22,9 @@ def small_table(seed=0):
     whole = 3 + rng.normal(0, 0.5, (30, 1)) + rng.normal(0, 0.5, 40)
     whole += rng.standard_normal((30, 2)) @ rng.standard_normal((2, 40)) * 0.3
     whole, part = np.clip(whole, 1, 5), rng.random(whole.shape)
-    graph = data.csr_array(np.eye(30, k=1) + np.eye(30, k=-1))
-    other = data.csr_array(np.eye(40, k=1) + np.eye(40, k=-1))
+    graphs = [data.csr_array(np.eye(size, k=1) + np.eye(size, k=-1)) for size in whole.shape]
     train, test = data._entries(whole, part < 0.35), data._entries(whole, part > 0.8)
-    return data.Table("small", whole.shape, train, test, (1.0, 5.0), graph, other)
+    return data.Table("small", whole.shape, train, test, (1.0, 5.0), *graphs)
 
 
 QUICK_GRID = {"rank": (2,), "spread": (0.1,), "rate": (3e-2,), "max_iter": (30,)}
@@ -33,69 +33,65 @@ SMALL = {
     "offsets": ABLATION["offsets"],
     "dmf2": Model("two factors", ABLATION["dmf2"].solve, {"ratings": QUICK_GRID}, True),
     "l2": Model("decay", ABLATION["l2"].solve, {"ratings": DECAY_GRID}, True),
-    "absent": Model("absent", ABLATION["l2"].solve, {"ratings": {}}, needs="a_program_that_nobody_has"),
+    "absent": Model("absent", ABLATION["l2"].solve, {"ratings": {}}, needs="no_such_package"),
 }
 
 
 @pytest.fixture
 def small(monkeypatch, tmp_path):
-    """The command on a small table and few models, with files of its own."""
-    tables = {"small": data.Source("a small table", small_table)}
-    for module in (data, tuning, cells, page, command):
-        monkeypatch.setattr(module, "TABLES", tables)
-    for module in (command, page):
-        monkeypatch.setattr(module, "MODELS", SMALL)
+    """A folder for the command, which knows a small table and few models only."""
+    monkeypatch.setattr(data, "TABLES", {"small": data.Source("a small table", small_table)})
+    monkeypatch.setattr(fits, "MODELS", SMALL)
     monkeypatch.setattr(command, "PLAN", {"small": tuple(SMALL)})
-    monkeypatch.setattr(tuning, "CHOSEN", tmp_path / "chosen.json")
-    monkeypatch.setattr(tuning.keep, "__defaults__", (tmp_path / "chosen.json",))
+    monkeypatch.setattr(fits, "CHOSEN", tmp_path / "chosen.json")
     return tmp_path
 
 
-# ------------------------------------------------------------------------------------------------- statistics
+# --- statistics ---
 
 
-def test_a_clear_difference_is_found_and_no_difference_is_not():
+def test_only_a_clear_difference_is_called_clear():
     rng = np.random.default_rng(0)
     base = rng.standard_normal((3, 4000))
-    better = compared(0.95 * base, base)
+    better = compare(0.95 * base, base)
     assert better.is_clear
     assert better.high < 0
     assert better.mean == pytest.approx(-0.05 * rmse(base).mean(), rel=1e-9)
-    same = compared(base, base)
+    same = compare(base, base)
     assert (same.mean, same.low, same.high) == (0, 0, 0)
     assert not same.is_clear
-    other = compared(base + 1e-3 * rng.standard_normal(base.shape), base)
+    other = compare(base + 1e-3 * rng.standard_normal(base.shape), base)
     assert not other.is_clear
 
 
 def test_the_interval_of_a_mean_is_the_known_one():
-    """Errors of ±(1 ± δ) make the difference of two RMSEs almost a mean: compare with its standard error."""
+    """Errors of 1 + δ make the difference of two RMSEs almost a mean, whose standard error is known."""
     rng = np.random.default_rng(1)
     base = np.ones((1, 5000))
     change = rng.normal(0, 0.1, (1, 5000))
-    found = compared(base + change, base)
+    found = compare(base + change, base)
     standard = np.std((1 + change) ** 2) / 2 / np.sqrt(5000)
     assert found.high - found.low == pytest.approx(2 * 1.96 * standard, rel=0.1)
 
 
-def test_whole_users_make_wider_intervals_when_users_differ():
+def test_resampling_users_gives_wider_intervals_if_users_differ():
     rng = np.random.default_rng(2)
     users = np.repeat(np.arange(50), 40)
     base = rng.standard_normal((2, 2000))
     errors = base * (1 + 0.2 * rng.standard_normal(50))[users]
-    one_by_one, by_user = compared(errors, base), compared(errors, base, users)
+    one_by_one, by_user = compare(errors, base), compare(errors, base, users)
     assert one_by_one.mean == pytest.approx(by_user.mean)
     assert by_user.high - by_user.low > 1.5 * (one_by_one.high - one_by_one.low)
 
 
-def test_a_single_line_stands_against_every_seed():
+def test_a_single_seed_is_compared_with_every_seed():
     rng = np.random.default_rng(3)
     errors = rng.standard_normal((4, 300))
-    found = compared(errors, errors[:1])
+    found = compare(errors, errors[:1])
     assert found.mean == pytest.approx(float((rmse(errors) - rmse(errors[0])).mean()))
 
 
-# ------------------------------------------------------------------------------------------------------- data
+# --- data ---
 
 
 def test_validation_entries_come_from_the_training_entries_alone():
@@ -107,21 +103,15 @@ def test_validation_entries_come_from_the_training_entries_alone():
     assert places[0] | places[1] == places[2]
     assert not places[0] & places[1]
     assert len(inner.test) == round(0.05 * len(table.train))
-    again = table.for_validation()
-    np.testing.assert_array_equal(inner.test.rows, again.test.rows)
+    np.testing.assert_array_equal(inner.test.rows, table.for_validation().test.rows)
 
 
-def test_less_of_a_table_keeps_its_test_entries():
+def test_a_sample_keeps_the_test_entries():
     table = small_table()
-    less = table.thinned(0.25, 0)
+    less = table.sample(0.25, 0)
     assert len(less.train) == round(0.25 * len(table.train))
     assert less.test is table.test
     assert table.matrix.nnz == len(table.train)
-
-
-def test_the_given_split_of_movielens(data_directory):
-    table = data.movielens(1.0, 0)
-    assert (len(table.train), len(table.test), table.shape) == (80_000, 20_000, (943, 1682))
 
 
 def test_similarities_of_all_pairs_become_a_graph_of_few_neighbours():
@@ -136,7 +126,9 @@ def test_similarities_of_all_pairs_become_a_graph_of_few_neighbours():
     np.testing.assert_array_equal(data._few_neighbours(sparse).toarray(), sparse.toarray())
 
 
-def test_a_whole_matrix_is_split_into_given_and_asked(data_directory):
+def test_the_splits_of_real_tables(data_directory):
+    table = data.movielens(1.0, 0)
+    assert (len(table.train), len(table.test), table.shape) == (80_000, 20_000, (943, 1682))
     table = data.TABLES["gpcr20"].draw(1)
     assert len(table.train) + len(table.test) == 223 * 95
     assert len(table.train) == pytest.approx(0.2 * 223 * 95, rel=0.05)
@@ -144,7 +136,7 @@ def test_a_whole_matrix_is_split_into_given_and_asked(data_directory):
     assert not np.array_equal(table.train.rows, data.TABLES["gpcr20"].draw(2).train.rows)
 
 
-# ----------------------------------------------------------------------------------------------------- models
+# --- models ---
 
 
 @pytest.mark.parametrize(
@@ -166,23 +158,19 @@ def test_settings_become_regularizers(settings, names):
 
 
 def test_batches_take_a_share_of_the_entries(monkeypatch):
-    """A quarter of the entries makes another answer than all at once."""
+    """A quarter of the entries gives another result than all at once."""
     table, settings = small_table(), {name: value[0] for name, value in QUICK_GRID.items()}
-    sizes = []
-    fit = airnp.fit
-    monkeypatch.setattr(
-        airnp, "fit", lambda *args, **more: sizes.append(more["batch_size"]) or fit(*args, **more)
-    )
+    sizes, fit = [], airnp.fit
+    monkeypatch.setattr(airnp, "fit", lambda *a, **more: sizes.append(more["batch_size"]) or fit(*a, **more))
     whole = models.factorisation(table, settings, 0, None)
     quarter = models.factorisation(table, settings | {"batches": 4}, 0, None)
     assert sizes == [None, -(-len(table.train) // 4)]
     assert not np.allclose(whole, quarter)
 
 
-@pytest.mark.filterwarnings("ignore")  # those of other programs are theirs
+@pytest.mark.filterwarnings("ignore")  # warnings of other programs
 @pytest.mark.parametrize("name", PEERS)
-def test_peers_learn(name):
-    """Each that is installed does better than the mean of all ratings."""
+def test_installed_peers_beat_the_mean_of_all_ratings(name):
     model = PEERS[name]
     if model.is_missing:
         pytest.skip(f"{model.needs} is not installed")
@@ -192,41 +180,41 @@ def test_peers_learn(name):
     assert rmse(found - table.test.values) < 0.97 * rmse(table.train.values.mean() - table.test.values)
 
 
-def test_seeds_of_models_that_have_none_or_take_minutes():
+def test_unseeded_and_slow_models_have_fewer_seeds():
     assert list(PEERS["nmf"].seeds(5, has_draws=False)) == [0]
     assert list(PEERS["nmf"].seeds(5, has_draws=True)) == [0, 1, 2, 3, 4]
     assert list(PEERS["surprise_svdpp"].seeds(5, has_draws=True)) == [0, 1, 2]
 
 
-# ---------------------------------------------------------------------------------------------------- command
+# --- command ---
 
 
-def test_the_plan_names_tables_and_models_that_there_are():
+def test_the_plan_names_known_tables_and_models():
     for plan in (command.PLAN, command.QUICK):
         assert set(plan) <= set(data.TABLES)
         for table, names in plan.items():
-            assert set(names) <= set(command.MODELS)
-            assert set(names) <= set(tuning.chosen_for(table)) | set(PEERS), table
+            assert set(names) <= set(fits.MODELS)
+            assert set(names) <= set(fits.chosen_for(table)) | set(PEERS), table
 
 
 def test_tune_compute_and_report(small, capsys):
     assert command.main(["--tune", "--out", str(small)]) == 0
     chosen = json.loads((small / "chosen.json").read_text())
     assert set(chosen["small"]) == {"offsets", "dmf2", "l2"}
-    assert "a_program_that_nobody_has is not installed" in capsys.readouterr().out
+    assert "no_such_package is not installed" in capsys.readouterr().out
     for found in chosen["small"].values():
         assert found["validation_rmse"] == min(error for _, error in found["tried"])
     assert 0 < chosen["small"]["dmf2"]["settings"]["max_iter"] <= 30
     assert command.main(["--out", str(small), "--seeds", "2"]) == 0
     text = (small / "ratings.md").read_text()
-    assert "a_program_that_nobody_has is not installed" in text
+    assert "no_such_package is not installed" in text
     assert "| two factors | " in text
     assert "`l2` − `dmf2`" in text
     files = sorted((small / "cells").glob("*.npz"))
     assert len(files) == 6  # three models, two draws of the table
     stamps = [file.stat().st_mtime_ns for file in files]
     assert command.main(["--out", str(small), "--seeds", "2"]) == 0
-    assert [file.stat().st_mtime_ns for file in files] == stamps, "what is there is not computed again"
+    assert [file.stat().st_mtime_ns for file in files] == stamps, "finished fits are not computed again"
 
 
 def test_a_model_without_settings_is_an_error(small, capsys):
@@ -236,25 +224,19 @@ def test_a_model_without_settings_is_an_error(small, capsys):
 
 def test_the_watch_chooses_the_best_iteration():
     table = small_table()
-    watch = tuning._Watch(table, 800)
+    watch = fits.Watch(table, 800)
     for iteration, error in ((5, 0.5), (10, 0.1), (15, 0.3), (20, 0.4)):
         assert not watch(iteration, np.minimum(table.test.values, 4.0) + error)
     assert watch.iteration == 10
-    assert watch(500, table.test.values + 1.0), "long after the best it asks to stop"
+    assert watch(500, table.test.values + 1.0), "it stops long after the best"
 
 
-def test_recorded_settings_belong_to_the_grids():
-    """What is written down as chosen was tried, was the best of its grid, and is a grid that still stands."""
-    everything = tuning.chosen()
-    assert "movielens" in everything
-    for table, models_of_table in everything.items():
-        kind = data.TABLES[table].grids
-        for name, found in models_of_table.items():
-            tried = [{k: v for k, v in settings.items() if k != "max_iter"} for settings, _ in found["tried"]]
-            grid = [
-                {k: v for k, v in trial.items() if k != "max_iter"}
-                for trial in command.MODELS[name].trials(kind)
-            ]
-            assert tried == grid, name
+def test_recorded_settings_are_the_best_of_their_grids():
+    assert "movielens" in fits.chosen()
+    for table, chosen in fits.chosen().items():
+        for name, found in chosen.items():
+            trials = fits.MODELS[name].trials(data.TABLES[table].grids)
+            tried = [settings for settings, _ in found["tried"]]
+            assert [t | {"max_iter": 0} for t in tried] == [t | {"max_iter": 0} for t in trials], name
             assert found["validation_rmse"] == min(error for _, error in found["tried"])
             assert [found["settings"], found["validation_rmse"]] in found["tried"]

@@ -12,12 +12,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse
+from airnp.training.sparse_loop import SparseLoop
 
 import airnp
 from airnp.commands import ratings as command
 from airnp.data.bounds import Bounds
 from airnp.tables import triples
-from airnp.training.sparse_loop import SparseLoop
 from tests.commands.commandline import cells, facts, main, mistake
 
 QUICK = "--max-iter 10 --rank 2 --threads 1"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from airnp.defaults_ import chosen_regularizers, neighbour_correlation, neighbours_are_alike
 
 import airnp
 from airnp.data.inputs import read
-from airnp.defaults_ import chosen_regularizers, neighbour_correlation, neighbours_are_alike
 
 RNG = np.random.default_rng(11)
 WAVES = np.sin(np.arange(40)[:, None] / 5) + np.cos(np.arange(50) / 7)

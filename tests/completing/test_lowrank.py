@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
+from airnp.training.rival import explained
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,7 +16,6 @@ from airnp.completing.lowrank import LowRank, _best_rows, explanation
 from airnp.data.holdout import scattered
 from airnp.data.inputs import read
 from airnp.model.initialization import balanced_factors
-from airnp.training.rival import explained
 from tests.strategies import seeds
 
 

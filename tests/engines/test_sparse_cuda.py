@@ -11,6 +11,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from airnp.training.sparse_loop import SparseTraining
 from scipy.sparse import coo_array, csr_array
 
 import airnp
@@ -23,7 +24,6 @@ from airnp.engines.contract import Edges, Offsets, Slopes
 from airnp.engines.sparse_cuda import cut
 from airnp.model.factored import Layout, SparseModel
 from airnp.model.initialization import first_state
-from airnp.training.sparse_loop import SparseTraining
 from tests.engines.fits import assert_same_sparse, path
 from tests.engines.sparse_kernel_checks import Graph, Problem
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from airnp.training.sparse_saved import fitted_graphs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import coo_array, csr_array
@@ -23,7 +24,6 @@ from airnp.model import initialization as start
 from airnp.model.factored import Layout, SparseModel, SparseState
 from airnp.model.initialization import first_state
 from airnp.regularizers.candidates import Exchange, edges_to, exact, given_edges, near_each_other
-from airnp.training.sparse_saved import fitted_graphs
 from tests.gradcheck import check_direction
 from tests.strategies import seeds, symmetric_graph
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse
+from airnp.training.sparse_loop import SparseLoop, SparseTraining
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -29,7 +30,6 @@ from airnp import (
 )
 from airnp.training import sparse_watch as watching
 from airnp.training.checkpoints import Checkpoint
-from airnp.training.sparse_loop import SparseLoop, SparseTraining
 from airnp.training.stopping import LastOfTheBest
 from tests.sparse_results import assert_same
 from tests.training.test_checkpoint import CrashError, goes_at, killed, print_nothing, save_now_and_then
