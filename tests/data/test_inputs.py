@@ -262,7 +262,7 @@ def test_sparse_weights_are_zero_where_nothing_is_stored() -> None:
 def test_sparse_stacks_are_stacks() -> None:
     try:
         stack = sp.coo_array(np.stack([np.where(MASK, Y, 0), np.where(MASK, -Y, 0)]))
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         pytest.skip(f"this SciPy has no sparse arrays of three axes: {error}")
     observations = read(stack)
     np.testing.assert_array_equal(observations.mask, np.stack([MASK, MASK]))
@@ -942,15 +942,20 @@ def _unsymmetric(graph: np.ndarray) -> np.ndarray:
 
 BAD_GRAPHS = {
     "not square": (np.ones((3, 4)), {}, ValueError, r"expected a square matrix, got shape \(3, 4\)"),
-    "not square sparse": (sp.csr_array(np.ones((3, 4))), {}, ValueError, r"expected a square .* \(3, 4\)"),
+    "not square sparse": (
+        sp.csr_array(np.ones((3, 4))),
+        {},
+        ValueError,
+        r"expected a square matrix, got shape \(3, 4\)",
+    ),
     "a vector": (np.ones(3), {}, ValueError, r"expected a square .*\(3,\)"),
     "asymmetric Laplacian": (
         _unsymmetric(LAPLACIAN),
         L,
         ValueError,
-        "a symmetric laplacian, got an asymmetric",
+        "expected a symmetric laplacian, got an asymmetric one",
     ),
-    "asymmetric": (_unsymmetric(GRAPH), {}, ValueError, "a symmetric matrix, got an asymmetric one"),
+    "asymmetric": (_unsymmetric(GRAPH), {}, ValueError, "expected a symmetric matrix, got an asymmetric one"),
     "asymmetric sparse": (sp.csc_array(_unsymmetric(GRAPH)), {}, ValueError, "expected a symmetric"),
     "Laplacian rows": (LAPLACIAN + np.eye(12), L, ValueError, "the rows of a Laplacian sum to zero"),
     "Laplacian signs": (-LAPLACIAN, L, ValueError, "a Laplacian has no positive entries off its diagonal"),
@@ -971,7 +976,7 @@ BAD_GRAPHS = {
 @pytest.mark.parametrize("name", BAD_GRAPHS)
 def test_bad_graphs_are_refused_by_name(name: str) -> None:
     graph, options, error, message = BAD_GRAPHS[name]
-    with pytest.raises(error, match=f"graph: .*{message}"):
+    with pytest.raises(error, match=f"graph: {message}"):
         airnp.FixedLaplacian(graph, **options)
 
 
@@ -982,7 +987,7 @@ def test_bad_graphs_are_refused_by_name(name: str) -> None:
             airnp.FixedLaplacian,
             {"graph": GRAPH, "kind": "knn"},
             ValueError,
-            "kind: .* 'laplacian', got 'knn'",
+            "kind: expected one of 'auto', 'adjacency', 'laplacian', got 'knn'",
         ),
         (
             airnp.AdaptiveLaplacian,
@@ -991,11 +996,22 @@ def test_bad_graphs_are_refused_by_name(name: str) -> None:
             "adjacency: expected one of 'row', 'global', 'product', got 'rows'",
         ),
         (airnp.AdaptiveLaplacian, {"weight": -1}, ValueError, "weight: expected a finite"),
-        (airnp.DirichletEnergy, {"axis": "blocks"}, ValueError, "axis: .* 'rows', 'columns', got 'blocks'"),
+        (
+            airnp.DirichletEnergy,
+            {"axis": "blocks"},
+            ValueError,
+            "axis: expected one of 'rows', 'columns', got 'blocks'",
+        ),
         (airnp.TotalVariation, {"weight": np.nan}, ValueError, "weight: expected a finite number"),
         (airnp.TotalVariation, {"weight": "1"}, TypeError, "weight: expected a number, got str"),
-        (airnp.TotalVariation, {"kind": "l2"}, ValueError, "kind: expected .* 'l1', 'quadratic', got 'l2'"),
+        (
+            airnp.TotalVariation,
+            {"kind": "l2"},
+            ValueError,
+            "kind: expected one of 'l1', 'quadratic', got 'l2'",
+        ),
         (airnp.TotalVariation, {"epsilon": 0}, ValueError, "epsilon: expected a positive"),
+        (airnp.Blocks, {"height": 0, "width": 3}, ValueError, "height: .* whole number of at least 1, got 0"),
     ],
 )
 def test_bad_regularizers_are_refused_by_name(make: Any, arguments: Any, error: Any, message: str) -> None:
