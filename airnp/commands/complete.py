@@ -117,9 +117,6 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         "--form",
         choices=("dense", "sparse"),
         help="sparse: never form the whole matrix, for large .mtx and SciPy's .npz, with --rank (dense)",
-    ),
-        help="sparse: never make a sparse matrix dense, work on thin factors of --rank N; auto: if the dense "
-        "form would not fit into memory (auto)",
     )
     add_message_arguments(parser)
 
