@@ -16,7 +16,7 @@ import airnp
 from airnp import masks
 from airnp.commands.demo import scene
 from airnp.dask import inpaint
-from airnp.images.tiles import Grid, Tile, blended, cut, joined, piece
+from airnp.images.tiles import Grid, Tile, blend, join, piece, split
 from bench.cluster import seam_errors
 
 PATIENCE = 120.0
@@ -214,10 +214,10 @@ def test_pieces_are_the_blend_to_the_last_bit(height, width, size, share, seed):
         return contents[tile.rows.start, tile.columns.start][:, tile.rows, tile.columns]
 
     expected = np.full((2, height, width), np.nan)
-    for tile, blend in blended(grid, content, leading=(2,)):
-        expected[:, tile.rows, tile.columns] = blend
+    for tile, blended in blend(grid, content, leading=(2,)):
+        expected[:, tile.rows, tile.columns] = blended
     parts = {
-        (row, column): cut(grid, row, column, content(Tile(rows, columns)))
+        (row, column): split(grid, row, column, content(Tile(rows, columns)))
         for row, rows in enumerate(grid.rows)
         for column, columns in enumerate(grid.columns)
     }
@@ -227,7 +227,7 @@ def test_pieces_are_the_blend_to_the_last_bit(height, width, size, share, seed):
             parts.get(place) for place in ((row, column - 1), (row - 1, column), (row - 1, column - 1))
         )
         tile = piece(grid, row, column)
-        found[:, tile.rows, tile.columns] = joined(
+        found[:, tile.rows, tile.columns] = join(
             own.body,
             None if left is None else left.right,
             None if above is None else above.below,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from airnp._checks import checked_whole
-from airnp.baselines.problem import Bools, Values, complete_each, line_means
+from airnp.baselines.common import Bools, Values, complete_each, line_means
 from airnp.regularizers.base import checked_choice
 
 
@@ -16,10 +16,8 @@ def mean(Y: Any, mask: Any = None, *, by: str = "all") -> Any:
 
     Parameters
     ----------
-    Y : array-like (…, m, n)
-        As in :func:`airnp.fit`.
-    mask : array-like, optional
-        True where observed. Without it, NaN means missing.
+    Y, mask : array-like (…, m, n)
+        As in :func:`airnp.fit`: the mask is True where observed; without it, NaN means missing.
     by : {"all", "rows", "columns", "both"}
         Mean of all observed entries, of those of the gap's row, of its column, or the average of the last
         two. Where such a line is empty, ``"both"`` uses the other one, the rest the mean of all.
@@ -56,10 +54,8 @@ def knn(Y: Any, mask: Any = None, *, k: int = 5, by: str = "rows", weights: str 
 
     Parameters
     ----------
-    Y : array-like (…, m, n)
-        As in :func:`airnp.fit`.
-    mask : array-like, optional
-        True where observed. Without it, NaN means missing.
+    Y, mask : array-like (…, m, n)
+        As in :func:`airnp.fit`: the mask is True where observed; without it, NaN means missing.
     k : int
         Neighbours of a gap; fewer where there are fewer.
     by : {"rows", "columns", "both"}
@@ -123,10 +119,8 @@ def biharmonic(Y: Any, mask: Any = None) -> Any:
 
     Parameters
     ----------
-    Y : array-like (…, m, n)
-        As in :func:`airnp.fit`.
-    mask : array-like, optional
-        True where observed. Without it, NaN means missing.
+    Y, mask : array-like (…, m, n)
+        As in :func:`airnp.fit`: the mask is True where observed; without it, NaN means missing.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Rectangles and scratches that are missing."""
+"""Masks with missing rectangles or scratches."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from airnp.masks.scattered import Mask, Seed, checked_between, checked_shape
+from airnp.masks.sampling import Mask, Seed, checked_between, checked_shape
 
 Box = tuple[int, int, int, int]
 
@@ -46,7 +46,7 @@ def patch(shape: Sequence[int] = (240, 240), boxes: Sequence[Sequence[int]] | No
     shape = checked_shape(shape)
     m, n = shape[-2:]
     if boxes is None:
-        checked = [(*_scaled(box[:2], m), *_scaled(box[2:], n)) for box in _PAPER_BOXES]
+        checked = [(*_scale(box[:2], m), *_scale(box[2:], n)) for box in _PAPER_BOXES]
     else:
         checked = [_checked_box(box, m, n) for box in boxes]
     mask = np.ones(shape, dtype=bool)
@@ -55,8 +55,8 @@ def patch(shape: Sequence[int] = (240, 240), boxes: Sequence[Sequence[int]] | No
     return mask
 
 
-def _scaled(interval: tuple[int, int], length: int) -> tuple[int, int]:
-    """Carry an interval of the paper's 240 entries over to `length`, rounded outwards in exact integers."""
+def _scale(interval: tuple[int, int], length: int) -> tuple[int, int]:
+    """Scale an interval of the paper's 240 entries to `length`, rounded outwards in exact integers."""
     start, stop = interval
     return start * length // _PAPER_SIDE, -(-stop * length // _PAPER_SIDE)
 
@@ -117,8 +117,8 @@ def scratches(shape: Sequence[int], count: int = 20, width: float = 3, *, seed: 
 
 
 def _scratch(mask: Mask, start: NDArray[np.float64], stop: NDArray[np.float64], radius: float) -> None:
-    """Clear, in place, the entries of `mask` within `radius` of the segment from `start` to `stop`."""
-    # Nothing outside the padded bounding box can be near: most segments see a small part of the matrix.
+    """Set the entries of `mask` within `radius` of the segment from `start` to `stop` to False, in place."""
+    # Only entries in the padded bounding box can be near, a small part of the matrix for most segments.
     low = np.maximum(np.ceil(np.minimum(start, stop) - radius), 0).astype(int)
     high = np.floor(np.maximum(start, stop) + radius).astype(int) + 1
     window = mask[low[0] : high[0], low[1] : high[1]]
@@ -126,7 +126,7 @@ def _scratch(mask: Mask, start: NDArray[np.float64], stop: NDArray[np.float64], 
     j = np.arange(low[1], low[1] + window.shape[1])
 
     along = stop - start
-    # The foot of the perpendicular, held between the ends; `or 1` for a segment that is a single point.
+    # The foot of the perpendicular, clipped to the segment; `or 1` for a segment that is a single point.
     length_squared = along @ along or 1.0
     foot = np.clip(((i - start[0]) * along[0] + (j - start[1]) * along[1]) / length_squared, 0, 1)
     distance = np.hypot(i - start[0] - foot * along[0], j - start[1] - foot * along[1])

@@ -12,8 +12,9 @@ import pytest
 
 import airnp
 from airnp import baselines
+from airnp.baselines.common import line_means
 from airnp.baselines.patches import _patches
-from airnp.baselines.problem import best_solution, hold_out, imputed, line_means
+from airnp.baselines.spectral import best_solution, hold_out, impute
 from airnp.completing.lowrank import climbing_ranks
 
 
@@ -353,7 +354,7 @@ def test_momentum_leads_where_plain_iteration_leads_in_fewer_steps():
             break
         plain = new
     without, calls = calls, 0
-    X = imputed(truth, mask, np.zeros_like(truth), shrunk, 5000, 1e-9)
+    X = impute(truth, mask, np.zeros_like(truth), shrunk, 5000, 1e-9)
     np.testing.assert_allclose(X, plain, atol=1e-5)
     assert calls < without / 2
 

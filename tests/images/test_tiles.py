@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airnp.images.tiles import Grid, Tile, blended, ramps, spans, square_sums, stretched, widened
+from airnp.images.tiles import Grid, Tile, blend, ramps, spans, square_sums, stretch, widen
 
 RNG = np.random.default_rng(3)
 SHAPES = [(40, 40), (100, 30), (30, 100), (63, 64), (20, 200), (16, 16), (17, 1), (131, 77)]
@@ -26,7 +26,7 @@ def axes(draw):
 def together(grid, contents, leading=()):
     """The pieces, put into one picture; every pixel must come exactly once."""
     picture = np.full((*leading, grid.height, grid.width), np.nan)
-    for piece, content in blended(grid, contents, leading):
+    for piece, content in blend(grid, contents, leading):
         place = picture[..., piece.rows, piece.columns]
         assert place.shape == content.shape
         assert np.isnan(place).all(), "pieces overlap"
@@ -137,7 +137,7 @@ def test_contents_are_not_modified():
 def peak(height, width):
     """Bytes that blending keeps at once, for tiles of 32×32."""
     content = np.ones((32, 32))
-    pieces = blended(Grid(height, width, 32, 8), lambda tile: content)
+    pieces = blend(Grid(height, width, 32, 8), lambda tile: content)
     tracemalloc.start()
     for _ in pieces:
         pass
@@ -157,9 +157,9 @@ def test_memory_grows_by_a_strip_for_the_width_and_by_nothing_for_the_height():
 
 
 def test_a_widened_slice_keeps_its_centre_unless_the_axis_ends():
-    assert widened(slice(40, 50), 1, 100) == slice(40, 50)
-    assert widened(slice(40, 50), 4, 100) == slice(25, 65)
-    assert widened(slice(0, 50), 4, 60) == slice(0, 60)
+    assert widen(slice(40, 50), 1, 100) == slice(40, 50)
+    assert widen(slice(40, 50), 4, 100) == slice(25, 65)
+    assert widen(slice(0, 50), 4, 60) == slice(0, 60)
 
 
 @pytest.mark.parametrize(("shape", "side"), [((2, 12, 9), 3), ((7, 11), 4), ((3, 3), 8)])
@@ -177,13 +177,13 @@ def test_a_slope_that_was_shrunk_is_stretched_to_itself(axis):
     region, part, factor = slice(20, 68), slice(30, 50), 4
     shrunk = np.broadcast_to(slope.reshape(-1, factor).mean(axis=1), (3, 12))
     shrunk = shrunk.T if axis == -2 else shrunk
-    again = stretched(shrunk, region, part, factor, axis)
+    again = stretch(shrunk, region, part, factor, axis)
     expected = np.broadcast_to(np.arange(30.0, 50.0), (3, 20))
     np.testing.assert_allclose(again, expected.T if axis == -2 else expected, rtol=1e-14)
 
 
 def test_beyond_the_outer_centres_a_stretched_axis_is_constant():
-    again = stretched(np.array([[1.0, 3.0]]), slice(0, 8), slice(0, 8), 4, axis=-1)
+    again = stretch(np.array([[1.0, 3.0]]), slice(0, 8), slice(0, 8), 4, axis=-1)
     np.testing.assert_allclose(again, [[1, 1, 1.25, 1.75, 2.25, 2.75, 3, 3]])
 
 
