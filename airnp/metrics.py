@@ -1,4 +1,4 @@
-"""How good a completed matrix is, measured where nothing was observed.
+"""Error measures of a completed matrix, on the entries that were missing.
 
 Every function takes arrays of any namespace and device (NumPy, CuPy, torch, ...), nested lists or pandas
 frames, and computes in NumPy float64. A single matrix ``(m, n)`` gives a Python float; a stack
@@ -38,8 +38,8 @@ def nmae(X: Any, truth: Any, mask: Any) -> float | NDArray[np.float64]:
     X : array, shape (..., m, n)
         The completed matrix, or a stack of them. A NaN in a missing entry makes the value NaN.
     truth : array, shape (..., m, n)
-        What should have been found. Must be finite wherever `mask` is False; entries that are not finite
-        elsewhere count neither for the error nor for the range.
+        The complete matrix. Must be finite wherever `mask` is False; entries that are not finite elsewhere
+        count neither for the error nor for the range.
     mask : array of bool or 0/1, shape (..., m, n), or None
         True = observed. None measures all entries.
 
@@ -78,12 +78,8 @@ def rmse(X: Any, truth: Any, mask: Any) -> float | NDArray[np.float64]:
 
     Parameters
     ----------
-    X : array, shape (..., m, n)
-        The completed matrix, or a stack of them. A NaN in a missing entry makes the value NaN.
-    truth : array, shape (..., m, n)
-        What should have been found. Must be finite wherever `mask` is False.
-    mask : array of bool or 0/1, shape (..., m, n), or None
-        True = observed. None measures all entries.
+    X, truth, mask
+        As in :func:`nmae`.
 
     Returns
     -------
@@ -92,11 +88,8 @@ def rmse(X: Any, truth: Any, mask: Any) -> float | NDArray[np.float64]:
 
     Raises
     ------
-    ValueError
-        If the shapes differ, if a problem has no missing entry, or if `truth` is not finite where it is
-        needed.
-    TypeError
-        If an argument cannot be read as real numbers.
+    ValueError, TypeError
+        As in :func:`nmae`; the truth may be constant.
 
     Examples
     --------
@@ -119,12 +112,8 @@ def psnr(
 
     Parameters
     ----------
-    X : array, shape (..., m, n)
-        The completed matrix, or a stack of them. A NaN in a missing entry makes the value NaN.
-    truth : array, shape (..., m, n)
-        What should have been found. Must be finite wherever `mask` is False.
-    mask : array of bool or 0/1, shape (..., m, n), optional
-        True = observed. All entries are measured if left out, as is usual for images.
+    X, truth, mask
+        As in :func:`nmae`. All entries are measured without a mask, as is usual for images.
     data_range : float, optional
         The largest possible difference between two entries (1 for images in [0, 1], 255 for bytes).
         Each problem's own ``max(truth) - min(truth)`` if left out.
@@ -132,16 +121,13 @@ def psnr(
     Returns
     -------
     float or ndarray of float64, shape (...)
-        Larger is better; infinite where nothing is wrong. A float for a single matrix, one value per problem
+        Larger is better; infinite without any error. A float for a single matrix, one value per problem
         for a stack.
 
     Raises
     ------
-    ValueError
-        If the shapes differ, if a problem has no missing entry, if `truth` is not finite where it is needed,
-        if `data_range` is not positive, or if it is left out and the truth of a problem is constant.
-    TypeError
-        If an argument cannot be read as real numbers.
+    ValueError, TypeError
+        As in :func:`nmae`, or if `data_range` is not positive. With it the truth may be constant.
 
     Examples
     --------
@@ -181,11 +167,8 @@ def ssim(X: Any, truth: Any, *, data_range: float | None = None) -> float | NDAr
     ------
     ImportError
         If scikit-image is not installed (``pip install "airnp[images]"``).
-    ValueError
-        If the shapes differ, if the images are smaller than the window, if `truth` is not finite, if
-        `data_range` is not positive, or if it is left out and the truth of a problem is constant.
-    TypeError
-        If an argument cannot be read as real numbers.
+    ValueError, TypeError
+        As in :func:`psnr`, or if the images are smaller than the window.
 
     Examples
     --------
@@ -249,7 +232,7 @@ def _prepare(
 
 
 def _real(values: Any, name: str) -> NDArray[np.float64]:
-    """Read `values`, of whatever kind, as real numbers in float64."""
+    """Return array-like `values` in float64; raise TypeError if they are no real numbers."""
     array = to_numpy(values)
     if array.dtype.kind == "c":
         raise TypeError(f"{name}: expected real numbers, got dtype {array.dtype}")
@@ -260,15 +243,15 @@ def _real(values: Any, name: str) -> NDArray[np.float64]:
 
 
 def _observed(mask: Any, shape: tuple[int, ...]) -> NDArray[np.bool_]:
-    """Read `mask` as bool, accepting 0 and 1 of any dtype but nothing else."""
+    """Return `mask` as bool; 0 and 1 of any dtype are accepted, nothing else."""
     array = to_numpy(mask)
     if array.shape != shape:
         raise ValueError(f"mask: expected the shape of truth, got mask {array.shape} and truth {shape}")
     observed: NDArray[np.bool_] = array == 1
-    strange = ~(observed | (array == 0))
-    if strange.any():
+    other = ~(observed | (array == 0))
+    if other.any():
         raise ValueError(
-            f"mask: expected bool or only 0 and 1, got {array[strange][0]} at index {_first(strange)}"
+            f"mask: expected bool or only 0 and 1, got {array[other][0]} at index {_first(other)}"
         )
     return observed
 
@@ -276,24 +259,24 @@ def _observed(mask: Any, shape: tuple[int, ...]) -> NDArray[np.bool_]:
 def _errors(
     estimate: NDArray[np.float64], target: NDArray[np.float64], missing: NDArray[np.bool_]
 ) -> NDArray[np.float64]:
-    """Subtract on the missing entries only: the others may be infinite on both sides. 0 elsewhere."""
+    """Return ``estimate - target`` on the missing entries, 0 elsewhere, where both may be infinite."""
     return np.subtract(estimate, target, out=np.zeros_like(target), where=missing)
 
 
 def _mean(values: NDArray[np.float64], missing: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Mean over each problem's missing entries, shape (...)."""
+    """Return the mean over each problem's missing entries, shape (...)."""
     return np.asarray(np.mean(values, axis=_MATRIX, where=missing))
 
 
 def _mean_squared_error(
     estimate: NDArray[np.float64], target: NDArray[np.float64], missing: NDArray[np.bool_]
 ) -> NDArray[np.float64]:
-    """Mean squared error over each problem's missing entries, shape (...)."""
+    """Return the mean squared error over each problem's missing entries, shape (...)."""
     return _mean(_errors(estimate, target, missing) ** 2, missing)
 
 
 def _range(target: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Max minus min of each problem's finite entries, shape (...); a constant truth has no scale."""
+    """Return max − min of each problem's finite entries, shape (...); raise ValueError if one is constant."""
     finite = np.isfinite(target)
     highest = np.max(target, axis=_MATRIX, where=finite, initial=-math.inf)
     lowest = np.min(target, axis=_MATRIX, where=finite, initial=math.inf)
@@ -317,12 +300,12 @@ def _positive_range(data_range: Any) -> float:
 
 
 def _first(flags: NDArray[np.bool_]) -> tuple[int, ...]:
-    """Index of the first True, for messages."""
+    """Return the index of the first True, for messages."""
     return tuple(int(i) for i in np.argwhere(flags)[0])
 
 
 def _in_problem(flags: NDArray[np.bool_]) -> str:
-    """Say which problem of a stack comes first in `flags`, shape (...); a single matrix needs no saying."""
+    """Return which problem of a stack is the first in `flags`, in words; nothing for a single matrix."""
     return f" in problem {_first(flags)}" if flags.ndim else ""
 
 

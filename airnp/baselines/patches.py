@@ -35,8 +35,8 @@ def pnmc(
 ) -> Any:
     """Patch-based nonlinear matrix completion. Observed entries are kept.
 
-    Gaps start as their nearest observed element. A network is trained, on the observed elements, to predict an
-    element from the patch around it without its own value, and then predicts the gaps. With the gaps so
+    Gaps start as their nearest observed element. A network is trained, on the observed elements, to predict
+    an element from the patch around it without its own value, and then predicts the gaps. With the gaps so
     filled it is trained further and predicts them again, for a few rounds. The order of rows and columns must
     mean something, as in an image.
 

@@ -432,7 +432,7 @@ def test_other_graphs_and_layouts_are_refused():
 
 def test_wider_intervals_are_brighter_and_observed_entries_are_grey():
     result = fit(stop="auto")
-    ax = airnp.plot.maps(result, 0.8)
+    ax = airnp.plot.uncertainty(result, 0.8)
     lower, upper = result.interval(0.8)
     found = entries(ax)
     np.testing.assert_array_equal(is_colour(found, UNKNOWN), MASK)
@@ -445,18 +445,18 @@ def test_wider_intervals_are_brighter_and_observed_entries_are_grey():
 def test_uncertainty_of_one_problem_of_a_stack():
     result = fit(np.stack([TRUTH, 3 * TRUTH]), np.stack([MASK, MASK]), stop="auto")
     lower, upper = result.interval()
-    ax = airnp.plot.maps(result, problem=1)
+    ax = airnp.plot.uncertainty(result, problem=1)
     shown = ax.images[0].get_array()
     np.testing.assert_allclose(shown[~MASK], (upper - lower)[1][~MASK])
     with pytest.raises(ValueError, match="problem"):
-        airnp.plot.maps(result)
+        airnp.plot.uncertainty(result)
 
 
 def test_uncertainty_of_what_is_complete_is_all_grey_and_without_held_out_entries_there_is_none():
     complete = fit(TRUTH, np.ones_like(MASK), stop="auto")
-    assert is_colour(entries(airnp.plot.maps(complete)), UNKNOWN).all()
+    assert is_colour(entries(airnp.plot.uncertainty(complete)), UNKNOWN).all()
     with pytest.raises(ValueError, match="held out no entries"):
-        airnp.plot.maps(fit())
+        airnp.plot.uncertainty(fit())
 
 
 # --------------------------------------------------------------------------------------- figures of one's own
@@ -477,7 +477,7 @@ SINGLE = {
     "singular_values": lambda ax: airnp.plot.singular_values(fit(), ax=ax),
     "spring": lambda ax: airnp.plot.graph(fit().row_graph(2), layout="spring", ax=ax),
     "matrix": lambda ax: airnp.plot.graph(fit().row_graph(2), layout="matrix", ax=ax),
-    "uncertainty": lambda ax: airnp.plot.maps(fit(stop="auto"), ax=ax),
+    "uncertainty": lambda ax: airnp.plot.uncertainty(fit(stop="auto"), ax=ax),
 }
 
 
@@ -533,4 +533,4 @@ def test_any_namespace(backend):
     before = airnp.plot.before_after(result, backend.array(TRUTH)).axes[0]
     np.testing.assert_array_equal(is_colour(entries(before), HOLE), ~MASK)
     airnp.plot.singular_values(result)
-    airnp.plot.maps(fit(backend.array(TRUTH), backend.array(MASK), stop="auto"))
+    airnp.plot.uncertainty(fit(backend.array(TRUTH), backend.array(MASK), stop="auto"))
