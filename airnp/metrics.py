@@ -8,15 +8,18 @@ frames, and computes in NumPy float64. A single matrix ``(m, n)`` gives a Python
 from __future__ import annotations
 
 import math
-from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from airnp._arrays import to_numpy
+from airnp._checks import checked_number
 
 __all__ = ["nmae", "psnr", "rmse", "ssim"]
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
 
 _MATRIX = (-2, -1)  # the axes of one problem; everything before them is the batch
 _SSIM_WINDOW = 7
@@ -200,9 +203,7 @@ def ssim(X: Any, truth: Any, *, data_range: float | None = None) -> float | NDAr
     return _float_or_array(values)
 
 
-def _prepare(
-    X: Any, truth: Any, mask: Any
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]:
+def _prepare(X: Any, truth: Any, mask: Any) -> tuple[Floats, Floats, Bools]:
     """Return the estimate and the truth in float64 and the missing entries as bool, all of one shape."""
     estimate, target = _real(X, "X"), _real(truth, "truth")
     if estimate.shape != target.shape:
@@ -231,7 +232,7 @@ def _prepare(
     return estimate, target, missing
 
 
-def _real(values: Any, name: str) -> NDArray[np.float64]:
+def _real(values: Any, name: str) -> Floats:
     """Return array-like `values` in float64; raise TypeError if they are no real numbers."""
     array = to_numpy(values)
     if array.dtype.kind == "c":
@@ -242,12 +243,12 @@ def _real(values: Any, name: str) -> NDArray[np.float64]:
         raise TypeError(f"{name}: expected real numbers, got dtype {array.dtype} ({error})") from error
 
 
-def _observed(mask: Any, shape: tuple[int, ...]) -> NDArray[np.bool_]:
+def _observed(mask: Any, shape: tuple[int, ...]) -> Bools:
     """Return `mask` as bool; 0 and 1 of any dtype are accepted, nothing else."""
     array = to_numpy(mask)
     if array.shape != shape:
         raise ValueError(f"mask: expected the shape of truth, got mask {array.shape} and truth {shape}")
-    observed: NDArray[np.bool_] = array == 1
+    observed: Bools = array == 1
     other = ~(observed | (array == 0))
     if other.any():
         raise ValueError(
@@ -256,31 +257,27 @@ def _observed(mask: Any, shape: tuple[int, ...]) -> NDArray[np.bool_]:
     return observed
 
 
-def _errors(
-    estimate: NDArray[np.float64], target: NDArray[np.float64], missing: NDArray[np.bool_]
-) -> NDArray[np.float64]:
+def _errors(estimate: Floats, target: Floats, missing: Bools) -> Floats:
     """Return ``estimate - target`` on the missing entries, 0 elsewhere, where both may be infinite."""
     return np.subtract(estimate, target, out=np.zeros_like(target), where=missing)
 
 
-def _mean(values: NDArray[np.float64], missing: NDArray[np.bool_]) -> NDArray[np.float64]:
+def _mean(values: Floats, missing: Bools) -> Floats:
     """Return the mean over each problem's missing entries, shape (...)."""
     return np.asarray(np.mean(values, axis=_MATRIX, where=missing))
 
 
-def _mean_squared_error(
-    estimate: NDArray[np.float64], target: NDArray[np.float64], missing: NDArray[np.bool_]
-) -> NDArray[np.float64]:
+def _mean_squared_error(estimate: Floats, target: Floats, missing: Bools) -> Floats:
     """Return the mean squared error over each problem's missing entries, shape (...)."""
     return _mean(_errors(estimate, target, missing) ** 2, missing)
 
 
-def _range(target: NDArray[np.float64]) -> NDArray[np.float64]:
+def _range(target: Floats) -> Floats:
     """Return max − min of each problem's finite entries, shape (...); raise ValueError if one is constant."""
     finite = np.isfinite(target)
     highest = np.max(target, axis=_MATRIX, where=finite, initial=-math.inf)
     lowest = np.min(target, axis=_MATRIX, where=finite, initial=math.inf)
-    spread: NDArray[np.float64] = np.asarray(highest - lowest)
+    spread: Floats = np.asarray(highest - lowest)
     constant = np.asarray(spread == 0)
     if constant.any():
         raise ValueError(
@@ -291,23 +288,21 @@ def _range(target: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _positive_range(data_range: Any) -> float:
-    if isinstance(data_range, bool) or not isinstance(data_range, Real):
-        raise TypeError(f"data_range: expected a positive number or None, got {data_range!r}")
-    peak = float(data_range)
-    if not 0 < peak < math.inf:
-        raise ValueError(f"data_range: expected a positive, finite number or None, got {data_range!r}")
+    peak = checked_number("data_range", data_range)
+    if peak <= 0:
+        raise ValueError(f"data_range: expected a positive number or None, got {data_range!r}")
     return peak
 
 
-def _first(flags: NDArray[np.bool_]) -> tuple[int, ...]:
+def _first(flags: Bools) -> tuple[int, ...]:
     """Return the index of the first True, for messages."""
     return tuple(int(i) for i in np.argwhere(flags)[0])
 
 
-def _in_problem(flags: NDArray[np.bool_]) -> str:
+def _in_problem(flags: Bools) -> str:
     """Return which problem of a stack is the first in `flags`, in words; nothing for a single matrix."""
     return f" in problem {_first(flags)}" if flags.ndim else ""
 
 
-def _float_or_array(values: NDArray[np.float64]) -> float | NDArray[np.float64]:
+def _float_or_array(values: Floats) -> float | Floats:
     return float(values) if np.ndim(values) == 0 else np.asarray(values)

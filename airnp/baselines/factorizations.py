@@ -68,12 +68,10 @@ def rdmf(
 
     Parameters
     ----------
-    Y, mask : array-like (…, m, n)
-        As in :func:`airnp.fit`: the mask is True where observed; without it, NaN means missing.
     weight : float, optional
         λ of :class:`airnp.TotalVariation`. Default 0.005·s for the fidelity scale s, which is 0.01/(m·n)
         with the mean fidelity.
-    max_iter, stop, **options
+    Y, mask, max_iter, stop, **options
         As in :func:`dmf`.
 
     Returns
@@ -118,14 +116,12 @@ def dmf_de(
 
     Parameters
     ----------
-    Y, mask : array-like (…, m, n)
-        As in :func:`airnp.fit`: the mask is True where observed; without it, NaN means missing.
     row_graph, column_graph : array or sparse matrix, optional
         Adjacency or Laplacian, as in :class:`airnp.FixedLaplacian`; one alone is used alone. Without both,
         the covariance graphs of the observed rows and columns (:class:`airnp.DirichletEnergy`).
     weight : float, optional
         λ of each graph. Default: that of :class:`airnp.FixedLaplacian`.
-    max_iter, stop, **options
+    Y, mask, max_iter, stop, **options
         As in :func:`dmf`.
 
     Returns

@@ -65,11 +65,6 @@ def pnmc(
     ndarray or DataFrame (…, m, n)
         Within the range of the observed entries.
 
-    Raises
-    ------
-    ImportError
-        Without scikit-learn (``pip install "airnp[baselines]"``).
-
     Notes
     -----
     After Yang and Xu, A novel patch-based nonlinear matrix completion algorithm for image analysis through

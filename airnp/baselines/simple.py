@@ -50,7 +50,7 @@ def knn(Y: Any, mask: Any = None, *, k: int = 5, by: str = "rows", weights: str 
     """Fill a gap from the k nearest rows, columns, or both. Observed entries are kept.
 
     Lines are compared on the entries that both have; the neighbours of a gap are the nearest lines that have
-    it. Carried out by :class:`sklearn.impute.KNNImputer`.
+    it. Uses :class:`sklearn.impute.KNNImputer`.
 
     Parameters
     ----------
@@ -66,11 +66,6 @@ def knn(Y: Any, mask: Any = None, *, k: int = 5, by: str = "rows", weights: str 
     Returns
     -------
     ndarray or DataFrame (…, m, n)
-
-    Raises
-    ------
-    ImportError
-        Without scikit-learn (``pip install "airnp[baselines]"``).
 
     Notes
     -----
@@ -114,8 +109,8 @@ def knn(Y: Any, mask: Any = None, *, k: int = 5, by: str = "rows", weights: str 
 def biharmonic(Y: Any, mask: Any = None) -> Any:
     """Fill the gaps of an image so that its biharmonic operator vanishes there. Observed entries are kept.
 
-    Neighbouring entries must mean neighbouring things, as in an image; the order of rows and columns counts.
-    Carried out by :func:`skimage.restoration.inpaint_biharmonic`, which clips to the range of the observed.
+    The order of rows and columns must mean something, as in an image.
+    Uses :func:`skimage.restoration.inpaint_biharmonic`, which clips to the range of the observed entries.
 
     Parameters
     ----------
@@ -125,11 +120,6 @@ def biharmonic(Y: Any, mask: Any = None) -> Any:
     Returns
     -------
     ndarray or DataFrame (…, m, n)
-
-    Raises
-    ------
-    ImportError
-        Without scikit-image (``pip install "airnp[baselines]"``).
 
     Notes
     -----

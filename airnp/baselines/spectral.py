@@ -150,16 +150,8 @@ def soft_impute(
         As in :func:`airnp.fit`: the mask is True where observed; without it, NaN means missing.
     shrinkage : float, optional
         λ, in the units of Y. Default: the one of the path that predicts held-out entries best.
-    max_iter : int
-        Iterations at most for each λ.
-    tol : float
-        An iteration that changes X by less than this share (Frobenius norm) is the last.
-    held_out : float
-        Share of the observed entries that judge λ; they are chosen in the shape of the gaps.
-    seed : int, optional
-        Which ones. The same seed gives the same answer. Default: a new one.
-    progress : bool
-        Show a bar over the path.
+    max_iter, tol, held_out, seed, progress
+        As in :func:`svd`, with λ in the place of the rank.
 
     Returns
     -------
@@ -193,7 +185,8 @@ def soft_impute(
     def complete(values: Values, mask: Bools) -> Values:
         centre = values[mask].mean()
         centred = np.where(mask, values - centre, 0)
-        path = _path(float(np.linalg.norm(centred, 2)))
+        # The first λ makes X constant.
+        path = (float(np.linalg.norm(centred, 2)) * np.geomspace(1, _LOWEST, _STEPS)).tolist()
         if shrinkage is None:
             held = hold_out(mask, held_out, seed)
             solutions = show_progress(
@@ -213,11 +206,6 @@ def soft_impute(
         return moved
 
     return complete_each(Y, mask, complete, "they are filled with the mean of all observed entries")
-
-
-def _path(largest: float) -> list[float]:
-    """Return a decreasing geometric sequence of λ; the first makes X constant."""
-    return [float(step) for step in largest * np.geomspace(1, _LOWEST, _STEPS)]
 
 
 def _solutions(

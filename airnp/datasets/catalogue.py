@@ -13,8 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ENTRIES", "FILES", "DataFile", "Dataset", "Entry"]
-
 _RAW = "https://raw.githubusercontent.com"
 _AIR_NET = f"{_RAW}/lizhemin15/AIR-Net/334a138105e72f78afda5323fab1abe94dd6c4e1"
 _AIR_NET_NOW = f"{_RAW}/lizhemin15/AIR-Net/HEAD"
@@ -104,10 +102,6 @@ class Entry:
     licence: str
 
 
-def _interactions(name: str, sha256: str, size: int) -> DataFile:
-    return DataFile(name, sha256, size, (f"{_PYDTI}/{name}", f"{_KYOTO}/{name}"))
-
-
 _ALL_FILES = (
     DataFile(
         "barbara.jpg",
@@ -150,23 +144,28 @@ _ALL_FILES = (
         763_390,
         (f"{_MGCNN}/Data/movielens/split_1.mat",),
     ),
-    _interactions(
-        "ic_admat_dgc.txt", "ac9df3498bc12af5174503e5f1e09ce26a6d78d753861a5eca55425f9f9ae2c9", 88_816
-    ),
-    _interactions(
-        "ic_simmat_dc.txt", "c1078ca88528d75ddb43d4ed2559391d7d8f5375ec572e6e9112e519d9cdbbf9", 365_986
-    ),
-    _interactions(
-        "ic_simmat_dg.txt", "e15626145623124ad42a45412c544d5fed5e079003727df784d29ed3ca72efef", 790_045
-    ),
-    _interactions(
-        "gpcr_admat_dgc.txt", "49b2a8a0139dac3116399618bfefc9d1afcc276ce31b7de4e241d1b6e62ef8ab", 44_686
-    ),
-    _interactions(
-        "gpcr_simmat_dc.txt", "ba9c1cf096f0f688d1341fec22ebdecb63162005394d3b5ec3e2f2ef3fd40df9", 417_709
-    ),
-    _interactions(
-        "gpcr_simmat_dg.txt", "c58c4311d2086a6914208ed0914598528ce54ade88eb52b0f737eedcaf5001e4", 167_125
+    *(
+        DataFile(name, sha256, size, (f"{_PYDTI}/{name}", f"{_KYOTO}/{name}"))
+        for name, sha256, size in (
+            ("ic_admat_dgc.txt", "ac9df3498bc12af5174503e5f1e09ce26a6d78d753861a5eca55425f9f9ae2c9", 88_816),
+            ("ic_simmat_dc.txt", "c1078ca88528d75ddb43d4ed2559391d7d8f5375ec572e6e9112e519d9cdbbf9", 365_986),
+            ("ic_simmat_dg.txt", "e15626145623124ad42a45412c544d5fed5e079003727df784d29ed3ca72efef", 790_045),
+            (
+                "gpcr_admat_dgc.txt",
+                "49b2a8a0139dac3116399618bfefc9d1afcc276ce31b7de4e241d1b6e62ef8ab",
+                44_686,
+            ),
+            (
+                "gpcr_simmat_dc.txt",
+                "ba9c1cf096f0f688d1341fec22ebdecb63162005394d3b5ec3e2f2ef3fd40df9",
+                417_709,
+            ),
+            (
+                "gpcr_simmat_dg.txt",
+                "c58c4311d2086a6914208ed0914598528ce54ade88eb52b0f737eedcaf5001e4",
+                167_125,
+            ),
+        )
     ),
 )
 

@@ -12,16 +12,6 @@ from typing import Any
 
 from airnp.datasets.catalogue import DataFile
 
-__all__ = [
-    "ChecksumError",
-    "DataFileError",
-    "DownloadError",
-    "cache_folder",
-    "given_folder",
-    "locate",
-    "where",
-]
-
 _TIMEOUT = (10, 60)  # seconds to connect, seconds between two pieces
 _PIECE = 1 << 16
 _BY_HAND = (

@@ -50,13 +50,7 @@ def _picture(name: str) -> Dataset:
 
 
 def texture_mask() -> NDArray[np.bool_]:
-    """Load the mask that the paper calls texture: writing over a picture, about 9 % of it.
-
-    Returns
-    -------
-    ndarray of bool, shape (240, 240)
-        True = observed.
-    """
+    """Load the paper's texture mask, (240, 240), True = observed: text over about 9 % of a picture."""
     (path,) = _paths("texture_mask")
     with open_picture(path) as picture:
         return masks.from_image(picture)
@@ -132,13 +126,7 @@ def dti_ic() -> Dataset:
 
 
 def dti_gpcr() -> Dataset:
-    """Load which of 223 drugs are known to act on which of 95 G protein-coupled receptors.
-
-    Returns
-    -------
-    Dataset
-        As that of :func:`dti_ic`, with a `matrix` of 223×95.
-    """
+    """Load which of 223 drugs are known to act on which of 95 G protein-coupled receptors; see `dti_ic`."""
     return _interactions("dti_gpcr")
 
 
@@ -181,24 +169,14 @@ def names() -> tuple[str, ...]:
 
 
 def load(name: str) -> Dataset:
-    """Load a data set by its name.
-
-    Parameters
-    ----------
-    name : str
-        One of :func:`names`.
-
-    Returns
-    -------
-    Dataset
-        What the loader of that name returns.
+    """Load the data set of a name, one of :func:`names`.
 
     Raises
     ------
     ValueError
         If there is no data set of that name.
     ChecksumError, DownloadError, ImportError
-        If a file is wrong, cannot be had, or cannot be read.
+        If a file has another content, cannot be downloaded, or cannot be read.
 
     Examples
     --------

@@ -6,7 +6,9 @@ with alpha, which imagecodecs handles, and TIFF files, which tifffile handles.
 
 from __future__ import annotations
 
+import importlib
 import io
+import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -183,14 +185,9 @@ def _write_with_pillow(file: BinaryIO, format_: str, pixels: Pixels, profile: by
 
 def load_pillow(message: str = NEEDS_PILLOW) -> Any:
     """Return the package ``PIL`` with the modules that airnp uses, or raise an ImportError with a message."""
-    try:
-        import PIL.Image
-        import PIL.ImageDraw
-        import PIL.ImageFont
-        import PIL.ImageOps
-    except ImportError as error:
-        raise ImportError(message) from error
-    return PIL
+    for module in ("PIL.Image", "PIL.ImageDraw", "PIL.ImageFont", "PIL.ImageOps"):
+        _load(module, message)
+    return sys.modules["PIL"]
 
 
 # --- PNG of 16 bits ---
@@ -203,13 +200,9 @@ def _is_deep_png(content: bytes) -> bool:
 
 
 def _imagecodecs() -> Any:
-    try:
-        import imagecodecs
-    except ImportError as error:
-        raise ImportError(
-            'PNG files of 16 bits in colour need imagecodecs: pip install "airnp[images]"'
-        ) from error
-    return imagecodecs
+    return _load(
+        "imagecodecs", 'PNG files of 16 bits in colour need imagecodecs: pip install "airnp[images]"'
+    )
 
 
 # --- TIFF ---
@@ -240,10 +233,13 @@ def _write_tiff(file: BinaryIO, pixels: Pixels, picture: Picture) -> None:
 
 
 def _tifffile() -> Any:
+    message = 'TIFF files need tifffile, which comes with scikit-image: pip install "airnp[images]"'
+    return _load("tifffile", message)
+
+
+def _load(package: str, message: str) -> Any:
+    """Import a package, or raise an ImportError with a message."""
     try:
-        import tifffile
+        return importlib.import_module(package)
     except ImportError as error:
-        raise ImportError(
-            'TIFF files need tifffile, which comes with scikit-image: pip install "airnp[images]"'
-        ) from error
-    return tifffile
+        raise ImportError(message) from error

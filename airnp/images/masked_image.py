@@ -169,23 +169,19 @@ def _checked_channel_axis(shape: tuple[int, ...], channel_axis: Any) -> int | No
     if isinstance(channel_axis, str):
         if channel_axis != "auto":
             raise ValueError(f"channel_axis: expected a whole number, None or 'auto', got {channel_axis!r}")
-        return _guess_channel_axis(shape)
+        if len(shape) <= 2:
+            return None
+        # (3, H, 4) may be three pictures of width 4, or pixels of three colours and alpha: ask.
+        if shape[-1] <= _MOST_CHANNELS < min(shape[-3:-1]):
+            return len(shape) - 1
+        raise ValueError(
+            f"channel_axis: cannot tell from the shape {shape} which axis holds channels; expected its "
+            "number, or None for a stack (…, H, W) without channels"
+        )
     axis = checked_whole("channel_axis", channel_axis, least=-len(shape))
     if axis >= len(shape):
         raise ValueError(f"channel_axis: expected an axis of an image of shape {shape}, got {axis}")
     return axis % len(shape)
-
-
-def _guess_channel_axis(shape: tuple[int, ...]) -> int | None:
-    if len(shape) <= 2:
-        return None
-    # (3, H, 4) may be three pictures of width 4, or pixels of three colours and alpha: ask.
-    if shape[-1] <= _MOST_CHANNELS < min(shape[-3:-1]):
-        return len(shape) - 1
-    raise ValueError(
-        f"channel_axis: cannot tell from the shape {shape} which axis holds channels; expected its number, "
-        "or None for a stack (…, H, W) without channels"
-    )
 
 
 def check_kind(dtype: Any) -> None:

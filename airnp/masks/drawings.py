@@ -87,7 +87,7 @@ def text(shape: Sequence[int], message: str, *, size: float | None = None) -> Ma
     """Write a text over the matrix: entries under letters are missing.
 
     The message is repeated, in lines from the top left, until the matrix is full. A word longer than a line
-    is cut off at the edge.
+    is cut off at the edge. Needs Pillow (``pip install "airnp[images]"``).
 
     Parameters
     ----------
@@ -103,11 +103,6 @@ def text(shape: Sequence[int], message: str, *, size: float | None = None) -> Ma
     -------
     ndarray of bool, shape (..., m, n)
         True = observed; every matrix of a stack has the same mask.
-
-    Raises
-    ------
-    ImportError
-        If Pillow is not installed (``pip install "airnp[images]"``).
 
     Examples
     --------

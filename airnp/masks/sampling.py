@@ -47,12 +47,10 @@ def rows(shape: Sequence[int], missing: float = 0.1, *, seed: Seed = None) -> Ma
 
     Parameters
     ----------
-    shape : sequence of int
-        ``(m, n)`` or ``(..., m, n)``.
     missing : float, default 0.1
         Share of the rows to drop, in [0, 1): exactly ``round(missing * m)`` of them, but never all.
-    seed : int, SeedSequence, Generator or None
-        Passed to :func:`numpy.random.default_rng`.
+    shape, seed
+        As in :func:`random`.
 
     Returns
     -------

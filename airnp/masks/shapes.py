@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from airnp._checks import checked_whole
 from airnp.masks.sampling import Mask, Seed, checked_between, checked_shape
 
 Box = tuple[int, int, int, int]
@@ -104,7 +105,7 @@ def scratches(shape: Sequence[int], count: int = 20, width: float = 3, *, seed: 
     True
     """
     *batch, m, n = checked_shape(shape)
-    count = _checked_count(count)
+    count = checked_whole("count", count, least=0)
     radius = checked_between("width", width, "a finite number of at least 1", low=1) / 2
 
     # Entry (i, j) has its centre at (i, j), so the matrix reaches from -1/2 to m - 1/2 and n - 1/2.
@@ -131,13 +132,3 @@ def _scratch(mask: Mask, start: NDArray[np.float64], stop: NDArray[np.float64], 
     foot = np.clip(((i - start[0]) * along[0] + (j - start[1]) * along[1]) / length_squared, 0, 1)
     distance = np.hypot(i - start[0] - foot * along[0], j - start[1] - foot * along[1])
     window[distance <= radius] = False
-
-
-def _checked_count(count: Any) -> int:
-    try:
-        checked = operator.index(count)
-    except TypeError as error:
-        raise TypeError(f"count: expected an int of at least 0, got {count!r}") from error
-    if checked < 0:
-        raise ValueError(f"count: expected an int of at least 0, got {count!r}")
-    return checked

@@ -18,16 +18,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-BLUE, ORANGE, GREEN, PURPLE, SKY, YELLOW = "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00"
-"""The palette of Okabe and Ito."""
+_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")  # of Okabe and Ito
+_DASHES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (1, 1)))
 
 LINES: tuple[dict[str, Any], ...] = tuple(
-    {"color": color, "linestyle": style}
-    for color, style in zip(
-        (BLUE, ORANGE, GREEN, PURPLE, SKY, YELLOW),
-        ("-", "--", "-.", ":", (0, (5, 1)), (0, (1, 1))),
-        strict=True,
-    )
+    {"color": colour, "linestyle": style} for colour, style in zip(_COLOURS, _DASHES, strict=True)
 )
 """A colour and a line style per curve; either suffices to tell curves apart."""
 
@@ -77,14 +72,10 @@ def logarithmic_axis(ax: Axes, low: float, high: float) -> None:
     ax.set_ylim(low / room, high * room)
     decades = math.log10(high / low)
     # As many ticks between two powers of ten have numbers as there is room for.
-    numbered = (2, 3, 4, 5, 7) if decades < 1 else (2, 5) if decades < 2 else ()
+    numbered = "23457" if decades < 1 else "25" if decades < 2 else ""
     if decades < 5:
         ax.yaxis.set_major_formatter("{x:g}")
-    ax.yaxis.set_minor_formatter(lambda value, _: f"{value:g}" if _leading_digit(value) in numbered else "")
-
-
-def _leading_digit(value: float) -> int:
-    return int(f"{value:.0e}"[0])
+    ax.yaxis.set_minor_formatter(lambda value, _: f"{value:g}" if f"{value:.0e}"[0] in numbered else "")
 
 
 def pyplot() -> Any:
