@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 import io
-import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -185,9 +184,12 @@ def _write_with_pillow(file: BinaryIO, format_: str, pixels: Pixels, profile: by
 
 def load_pillow(message: str = NEEDS_PILLOW) -> Any:
     """Return the package ``PIL`` with the modules that airnp uses, or raise an ImportError with a message."""
-    for module in ("PIL.Image", "PIL.ImageDraw", "PIL.ImageFont", "PIL.ImageOps"):
-        _load(module, message)
-    return sys.modules["PIL"]
+    try:
+        import PIL
+        from PIL import Image, ImageDraw, ImageFont, ImageOps  # noqa: F401
+    except ImportError as error:
+        raise ImportError(message) from error
+    return PIL
 
 
 # --- PNG of 16 bits ---
