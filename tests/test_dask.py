@@ -17,7 +17,6 @@ from airnp import masks
 from airnp.commands.demo import scene
 from airnp.dask import inpaint
 from airnp.images.tiles import Grid, Tile, blend, join, piece, split
-from bench.cluster import seam_errors
 
 PATIENCE = 600.0
 """Seconds after which a wait is a failure; a busy machine may need minutes to start a process."""
@@ -231,13 +230,3 @@ def test_pieces_are_the_blend_to_the_last_bit(height, width, size, share, seed):
             None if corner is None else corner.corner,
         )
     assert found.tobytes() == expected.tobytes()
-
-
-# --- seams ---
-
-
-@pytest.mark.slow
-def test_seams_are_invisible():
-    """``python -m bench.cluster`` measures this over more pictures; the bound here is for few."""
-    border, inside = seam_errors(pictures=2, missing=0.3, iterations=5000)
-    assert border <= 1.15 * inside

@@ -75,16 +75,11 @@ Metric = Callable[..., Any]
 
 @pytest.mark.parametrize(("metric", "loop"), MASKED)
 def test_matches_an_explicit_loop(metric: Metric, loop: Metric, problem: Any) -> None:
-    value = metric(*problem)
-    assert type(value) is float
-    assert value == pytest.approx(loop(*problem), rel=1e-13)
-
-
-@pytest.mark.parametrize(("metric", "loop"), MASKED)
-def test_no_mask_measures_all_entries(metric: Metric, loop: Metric, problem: Any) -> None:
-    X, truth, _ = problem
-    nothing_observed = np.zeros((M, N), dtype=bool)
-    assert metric(X, truth, None) == pytest.approx(loop(X, truth, nothing_observed), rel=1e-13)
+    X, truth, mask = problem
+    for passed, measured in ((mask, mask), (None, np.zeros((M, N), dtype=bool))):  # no mask: all entries
+        value = metric(X, truth, passed)
+        assert type(value) is float
+        assert value == pytest.approx(loop(X, truth, measured), rel=1e-13)
 
 
 @pytest.mark.parametrize(("metric", "loop"), MASKED)
