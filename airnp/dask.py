@@ -1,6 +1,6 @@
 """``airnp.dask.inpaint``: fill Dask arrays, pictures and stacks larger than memory, on any Dask cluster.
 
-Tiles overlap and fade into each other, as in :func:`airnp.inpaint`: a tile is a task, and so is a piece of
+Tiles overlap and fade into each other, as in :func:`airnp.inpaint`. A tile is a task, and so is a piece of
 the answer, which needs one tile and strips of the three before it.
 """
 
@@ -13,10 +13,10 @@ from typing import Any, Literal
 import numpy as np
 
 from airnp._checks import checked_seed
-from airnp.images.filling import Around, TileFit, warn_of_holes
-from airnp.images.inpainting import PixelKind, checked_grid, checked_options
-from airnp.images.picture import Group, Layout, check_kind
-from airnp.images.tiles import Bools, Grid, Values, cut, joined, piece
+from airnp.images.filling import Surroundings, TileFit, warn_of_holes
+from airnp.images.inpainting import PixelLimits, checked_grid, checked_options
+from airnp.images.masked_image import Group, Layout, check_kind
+from airnp.images.tiles import Bools, Grid, Values, join, piece, split
 
 try:
     import dask
@@ -24,7 +24,7 @@ try:
 except ImportError as error:
     raise ImportError("airnp.dask needs Dask: pip install 'airnp[dask]'") from error
 
-from airnp.images.lazy import LazyPicture, Place, arranged, surroundings, survey, tile_at, whole
+from airnp.images.lazy_image import LazyImage, Place, find_surroundings, read_tile, survey, tile_at
 
 __all__ = ["inpaint"]
 
@@ -106,24 +106,21 @@ def inpaint(
     if any(np.isnan(length) for length in image.shape):
         raise ValueError(f"image: expected a known shape, got {image.shape}; see compute_chunk_sizes")
     layout = Layout.of(image.shape, channel_axis, channels)
-    picture = LazyPicture.of(image, mask, layout)
+    picture = LazyImage.of(image, mask, layout)
     grid = checked_grid(picture.values.shape[-2], picture.values.shape[-1], tile, overlap)
     settings = {**checked_options({**options, "threads": threads}), "seed": checked_seed(seed)}
-    work = _Work(grid, TileFit(settings, has_neighbours=len(grid) > 1), PixelKind.of(image.dtype, bounds))
+    work = _Work(grid, TileFit(settings, has_neighbours=len(grid) > 1), PixelLimits.of(image.dtype, bounds))
 
     findings = survey(picture, grid)
     gaps = {place for place, found in findings.items() if found.has_gaps}
     holes = [place for place, found in findings.items() if found.has_empty_lines and len(grid) > 1]
-    around = surroundings(picture, grid, holes)
-    warn_of_holes(len(around))
-    filled = {place: _lazily_filled(picture, work, place, around.get(place)) for place in gaps}
-    blocks = {place: _lazy_piece(picture, work, place, filled) for place in findings}
-    answer = da.block(_nested(blocks, picture.values.shape[:-3], grid))
+    surroundings = find_surroundings(picture, grid, holes)
+    warn_of_holes(len(surroundings))
+    filled = {place: _fill_later(picture, work, place, surroundings.get(place)) for place in gaps}
+    blocks = {place: _piece_later(picture, work, place, filled) for place in findings}
+    answer = da.block(_nest(blocks, picture.values.shape[:-3], grid))
     ordered = answer if layout.joint else answer[..., 0, :, :]
     return da.transpose(ordered, np.argsort(layout.axes).tolist()).rechunk(image.chunks)
-
-
-# --- filling ---
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,37 +129,43 @@ class _Work:
 
     grid: Grid
     fit: TileFit
-    kind: PixelKind
+    limits: PixelLimits
 
 
-def _lazily_filled(picture: LazyPicture, work: _Work, place: Place, around: Around | None) -> Any:
+def _fill_later(picture: LazyImage, work: _Work, place: Place, surroundings: Surroundings | None) -> Any:
+    """Return the four values of `_fill` for a tile, not yet computed."""
     group, row, column = place
     pixels = picture.part(group, tile_at(work.grid, place))
-    return dask.delayed(partial(_fill, work, row, column), nout=4, traverse=False)(*pixels, around)
+    return dask.delayed(partial(_fill, work, row, column), nout=4, traverse=False)(*pixels, surroundings)
 
 
 Own = tuple[Values, Bools, Values]
-"""The pixels of a piece as they were, which of them are observed, and what its own tile fills in."""
+"""The original pixels of a piece, which of them are observed, and the weighted body of its own tile."""
 
 
 def _fill(
-    work: _Work, row: int, column: int, values: Values, marks: Values | None, around: Around | None
+    work: _Work,
+    row: int,
+    column: int,
+    values: Values,
+    mask: Values | None,
+    surroundings: Surroundings | None,
 ) -> tuple[Own, Values, Values, Values]:
     """Fill a tile, as :func:`airnp.inpaint` does; return its piece, and strips for three others."""
-    values, observed = arranged(values, marks).part((), whole(values))
+    values, observed = read_tile(values, mask)
     if not np.isfinite(values[observed]).all():
         raise ValueError("image: observed pixels are NaN or infinite; mark them as missing in mask")
     known = values, observed
-    if around is not None:
-        known = work.fit.with_surroundings(tile_at(work.grid, ((), row, column)), *known, around)
-    parts = cut(work.grid, row, column, work.fit.completed(*known))
+    if surroundings is not None:
+        known = work.fit.fill_far_pixels(tile_at(work.grid, ((), row, column)), *known, surroundings)
+    parts = split(work.grid, row, column, work.fit.complete(*known))
     where = (..., slice(parts.body.shape[-2]), slice(parts.body.shape[-1]))
     own = values[where].copy(), observed[where].copy(), parts.body
     return own, parts.right, parts.below, parts.corner
 
 
-def _lazy_piece(picture: LazyPicture, work: _Work, place: Place, filled: dict[Place, Any]) -> Any:
-    """Return the part of the answer that a tile is the last to reach, with an axis for each of the groups."""
+def _piece_later(picture: LazyImage, work: _Work, place: Place, filled: dict[Place, Any]) -> Any:
+    """Return a piece of the answer, not yet computed, with a leading axis for each axis of the groups."""
     group, row, column = place
     where = piece(work.grid, row, column)
     leading = (np.newaxis,) * len(group)
@@ -170,22 +173,20 @@ def _lazy_piece(picture: LazyPicture, work: _Work, place: Place, filled: dict[Pl
         return picture.part(group, where)[0][leading]
     before = [(group, row, column - 1), (group, row - 1, column), (group, row - 1, column - 1)]
     strips = [filled[other][part] if other in filled else None for part, other in enumerate(before, start=1)]
-    made = dask.delayed(partial(_made, work.kind), traverse=False)(filled[place][0], *strips)
-    shape = (picture.values.shape[-3], *(span.stop - span.start for span in (where.rows, where.columns)))
-    return da.from_delayed(made, shape, dtype=picture.values.dtype)[leading]
+    pixels = dask.delayed(partial(_finish, work.limits), traverse=False)(filled[place][0], *strips)
+    shape = (picture.values.shape[-3], *where.shape)
+    return da.from_delayed(pixels, shape, dtype=picture.values.dtype)[leading]
 
 
-def _made(
-    kind: PixelKind, own: Own, from_left: Values | None, from_above: Values | None, from_corner: Values | None
-) -> Values:
+def _finish(limits: PixelLimits, own: Own, *strips: Values | None) -> Values:
+    """Blend a piece with the strips from the left, from above and from the corner; keep observed pixels."""
     values, observed, body = own
-    blend = joined(body, from_left, from_above, from_corner)
-    return np.where(observed, values, kind.of_pixels(blend))
+    return np.where(observed, values, limits.to_pixels(join(body, *strips)))
 
 
-def _nested(blocks: dict[Place, Any], groups: tuple[int, ...], grid: Grid, group: Group = ()) -> Any:
-    """Return pieces in nested lists: axis by axis of the groups, then rows of rows of tiles."""
+def _nest(blocks: dict[Place, Any], groups: tuple[int, ...], grid: Grid, group: Group = ()) -> Any:
+    """Return the pieces in nested lists, as ``da.block`` takes them: axes of the groups, rows, columns."""
     if len(group) < len(groups):
-        return [_nested(blocks, groups, grid, (*group, place)) for place in range(groups[len(group)])]
+        return [_nest(blocks, groups, grid, (*group, place)) for place in range(groups[len(group)])]
     rows, columns = range(len(grid.rows)), range(len(grid.columns))
     return [[[blocks[group, row, column] for column in columns] for row in rows]]

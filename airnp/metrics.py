@@ -1,4 +1,4 @@
-"""How good a completed matrix is, measured where nothing was observed.
+"""Error measures of a completed matrix, on the entries that were missing.
 
 Every function takes arrays of any namespace and device (NumPy, CuPy, torch, ...), nested lists or pandas
 frames, and computes in NumPy float64. A single matrix ``(m, n)`` gives a Python float; a stack
@@ -8,15 +8,18 @@ frames, and computes in NumPy float64. A single matrix ``(m, n)`` gives a Python
 from __future__ import annotations
 
 import math
-from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from airnp._arrays import to_numpy
+from airnp._checks import checked_number
 
 __all__ = ["nmae", "psnr", "rmse", "ssim"]
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
 
 _MATRIX = (-2, -1)  # the axes of one problem; everything before them is the batch
 _SSIM_WINDOW = 7
@@ -38,8 +41,8 @@ def nmae(X: Any, truth: Any, mask: Any) -> float | NDArray[np.float64]:
     X : array, shape (..., m, n)
         The completed matrix, or a stack of them. A NaN in a missing entry makes the value NaN.
     truth : array, shape (..., m, n)
-        What should have been found. Must be finite wherever `mask` is False; entries that are not finite
-        elsewhere count neither for the error nor for the range.
+        The complete matrix. Must be finite wherever `mask` is False; entries that are not finite elsewhere
+        count neither for the error nor for the range.
     mask : array of bool or 0/1, shape (..., m, n), or None
         True = observed. None measures all entries.
 
@@ -78,12 +81,8 @@ def rmse(X: Any, truth: Any, mask: Any) -> float | NDArray[np.float64]:
 
     Parameters
     ----------
-    X : array, shape (..., m, n)
-        The completed matrix, or a stack of them. A NaN in a missing entry makes the value NaN.
-    truth : array, shape (..., m, n)
-        What should have been found. Must be finite wherever `mask` is False.
-    mask : array of bool or 0/1, shape (..., m, n), or None
-        True = observed. None measures all entries.
+    X, truth, mask
+        As in :func:`nmae`.
 
     Returns
     -------
@@ -92,11 +91,8 @@ def rmse(X: Any, truth: Any, mask: Any) -> float | NDArray[np.float64]:
 
     Raises
     ------
-    ValueError
-        If the shapes differ, if a problem has no missing entry, or if `truth` is not finite where it is
-        needed.
-    TypeError
-        If an argument cannot be read as real numbers.
+    ValueError, TypeError
+        As in :func:`nmae`; the truth may be constant.
 
     Examples
     --------
@@ -119,12 +115,8 @@ def psnr(
 
     Parameters
     ----------
-    X : array, shape (..., m, n)
-        The completed matrix, or a stack of them. A NaN in a missing entry makes the value NaN.
-    truth : array, shape (..., m, n)
-        What should have been found. Must be finite wherever `mask` is False.
-    mask : array of bool or 0/1, shape (..., m, n), optional
-        True = observed. All entries are measured if left out, as is usual for images.
+    X, truth, mask
+        As in :func:`nmae`. All entries are measured without a mask, as is usual for images.
     data_range : float, optional
         The largest possible difference between two entries (1 for images in [0, 1], 255 for bytes).
         Each problem's own ``max(truth) - min(truth)`` if left out.
@@ -132,16 +124,13 @@ def psnr(
     Returns
     -------
     float or ndarray of float64, shape (...)
-        Larger is better; infinite where nothing is wrong. A float for a single matrix, one value per problem
+        Larger is better; infinite without any error. A float for a single matrix, one value per problem
         for a stack.
 
     Raises
     ------
-    ValueError
-        If the shapes differ, if a problem has no missing entry, if `truth` is not finite where it is needed,
-        if `data_range` is not positive, or if it is left out and the truth of a problem is constant.
-    TypeError
-        If an argument cannot be read as real numbers.
+    ValueError, TypeError
+        As in :func:`nmae`, or if `data_range` is not positive. With it the truth may be constant.
 
     Examples
     --------
@@ -181,11 +170,8 @@ def ssim(X: Any, truth: Any, *, data_range: float | None = None) -> float | NDAr
     ------
     ImportError
         If scikit-image is not installed (``pip install "airnp[images]"``).
-    ValueError
-        If the shapes differ, if the images are smaller than the window, if `truth` is not finite, if
-        `data_range` is not positive, or if it is left out and the truth of a problem is constant.
-    TypeError
-        If an argument cannot be read as real numbers.
+    ValueError, TypeError
+        As in :func:`psnr`, or if the images are smaller than the window.
 
     Examples
     --------
@@ -217,9 +203,7 @@ def ssim(X: Any, truth: Any, *, data_range: float | None = None) -> float | NDAr
     return _float_or_array(values)
 
 
-def _prepare(
-    X: Any, truth: Any, mask: Any
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]:
+def _prepare(X: Any, truth: Any, mask: Any) -> tuple[Floats, Floats, Bools]:
     """Return the estimate and the truth in float64 and the missing entries as bool, all of one shape."""
     estimate, target = _real(X, "X"), _real(truth, "truth")
     if estimate.shape != target.shape:
@@ -248,8 +232,8 @@ def _prepare(
     return estimate, target, missing
 
 
-def _real(values: Any, name: str) -> NDArray[np.float64]:
-    """Read `values`, of whatever kind, as real numbers in float64."""
+def _real(values: Any, name: str) -> Floats:
+    """Return array-like `values` in float64; raise TypeError if they are no real numbers."""
     array = to_numpy(values)
     if array.dtype.kind == "c":
         raise TypeError(f"{name}: expected real numbers, got dtype {array.dtype}")
@@ -259,45 +243,41 @@ def _real(values: Any, name: str) -> NDArray[np.float64]:
         raise TypeError(f"{name}: expected real numbers, got dtype {array.dtype} ({error})") from error
 
 
-def _observed(mask: Any, shape: tuple[int, ...]) -> NDArray[np.bool_]:
-    """Read `mask` as bool, accepting 0 and 1 of any dtype but nothing else."""
+def _observed(mask: Any, shape: tuple[int, ...]) -> Bools:
+    """Return `mask` as bool; 0 and 1 of any dtype are accepted, nothing else."""
     array = to_numpy(mask)
     if array.shape != shape:
         raise ValueError(f"mask: expected the shape of truth, got mask {array.shape} and truth {shape}")
-    observed: NDArray[np.bool_] = array == 1
-    strange = ~(observed | (array == 0))
-    if strange.any():
+    observed: Bools = array == 1
+    other = ~(observed | (array == 0))
+    if other.any():
         raise ValueError(
-            f"mask: expected bool or only 0 and 1, got {array[strange][0]} at index {_first(strange)}"
+            f"mask: expected bool or only 0 and 1, got {array[other][0]} at index {_first(other)}"
         )
     return observed
 
 
-def _errors(
-    estimate: NDArray[np.float64], target: NDArray[np.float64], missing: NDArray[np.bool_]
-) -> NDArray[np.float64]:
-    """Subtract on the missing entries only: the others may be infinite on both sides. 0 elsewhere."""
+def _errors(estimate: Floats, target: Floats, missing: Bools) -> Floats:
+    """Return ``estimate - target`` on the missing entries, 0 elsewhere, where both may be infinite."""
     return np.subtract(estimate, target, out=np.zeros_like(target), where=missing)
 
 
-def _mean(values: NDArray[np.float64], missing: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Mean over each problem's missing entries, shape (...)."""
+def _mean(values: Floats, missing: Bools) -> Floats:
+    """Return the mean over each problem's missing entries, shape (...)."""
     return np.asarray(np.mean(values, axis=_MATRIX, where=missing))
 
 
-def _mean_squared_error(
-    estimate: NDArray[np.float64], target: NDArray[np.float64], missing: NDArray[np.bool_]
-) -> NDArray[np.float64]:
-    """Mean squared error over each problem's missing entries, shape (...)."""
+def _mean_squared_error(estimate: Floats, target: Floats, missing: Bools) -> Floats:
+    """Return the mean squared error over each problem's missing entries, shape (...)."""
     return _mean(_errors(estimate, target, missing) ** 2, missing)
 
 
-def _range(target: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Max minus min of each problem's finite entries, shape (...); a constant truth has no scale."""
+def _range(target: Floats) -> Floats:
+    """Return max − min of each problem's finite entries, shape (...); raise ValueError if one is constant."""
     finite = np.isfinite(target)
     highest = np.max(target, axis=_MATRIX, where=finite, initial=-math.inf)
     lowest = np.min(target, axis=_MATRIX, where=finite, initial=math.inf)
-    spread: NDArray[np.float64] = np.asarray(highest - lowest)
+    spread: Floats = np.asarray(highest - lowest)
     constant = np.asarray(spread == 0)
     if constant.any():
         raise ValueError(
@@ -308,23 +288,21 @@ def _range(target: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _positive_range(data_range: Any) -> float:
-    if isinstance(data_range, bool) or not isinstance(data_range, Real):
-        raise TypeError(f"data_range: expected a positive number or None, got {data_range!r}")
-    peak = float(data_range)
-    if not 0 < peak < math.inf:
-        raise ValueError(f"data_range: expected a positive, finite number or None, got {data_range!r}")
+    peak = checked_number("data_range", data_range)
+    if peak <= 0:
+        raise ValueError(f"data_range: expected a positive number or None, got {data_range!r}")
     return peak
 
 
-def _first(flags: NDArray[np.bool_]) -> tuple[int, ...]:
-    """Index of the first True, for messages."""
+def _first(flags: Bools) -> tuple[int, ...]:
+    """Return the index of the first True, for messages."""
     return tuple(int(i) for i in np.argwhere(flags)[0])
 
 
-def _in_problem(flags: NDArray[np.bool_]) -> str:
-    """Say which problem of a stack comes first in `flags`, shape (...); a single matrix needs no saying."""
+def _in_problem(flags: Bools) -> str:
+    """Return which problem of a stack is the first in `flags`, in words; nothing for a single matrix."""
     return f" in problem {_first(flags)}" if flags.ndim else ""
 
 
-def _float_or_array(values: NDArray[np.float64]) -> float | NDArray[np.float64]:
+def _float_or_array(values: Floats) -> float | Floats:
     return float(values) if np.ndim(values) == 0 else np.asarray(values)

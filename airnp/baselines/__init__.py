@@ -1,4 +1,4 @@
-"""Other methods of matrix completion, to compare with: ``f(Y, mask=None, **options) → X``.
+"""Other methods of matrix completion, for comparison: ``f(Y, mask=None, **options) → X``.
 
 ====================  =====================================================  ==============  =============
 name                  idea                                                   observed kept?  needs
@@ -7,7 +7,7 @@ name                  idea                                                   obs
 :func:`knn`           the k nearest rows or columns                          yes             scikit-learn
 :func:`svd`           iterative imputation by a low-rank matrix              yes
 :func:`soft_impute`   least squares with the nuclear norm                    no
-:func:`pnmc`          a network that tells an element from its patch         yes             scikit-learn
+:func:`pnmc`          a network that predicts an element from its patch      yes             scikit-learn
 :func:`biharmonic`    the smoothest surface through the observed pixels      yes             scikit-image
 :func:`dmf`           deep matrix factorisation                              no
 :func:`rdmf`          the same with total variation                          no
@@ -15,10 +15,9 @@ name                  idea                                                   obs
 ====================  =====================================================  ==============  =============
 
 All take what :func:`airnp.fit` takes for ``Y`` and ``mask`` (stacks are independent problems), leave it
-untouched, and return a NumPy array, or a DataFrame for a DataFrame; a matrix without gaps comes back as it
-is from the methods that do not fit factors. With a ``seed``, where a method has
-one, the answer is always the same. :data:`METHODS` has them by name. What some of them need besides airnp
-comes with ``pip install "airnp[baselines]"``.
+untouched, and return a NumPy array, or a DataFrame for a DataFrame. Methods that do not fit factors return a
+matrix without gaps as it is. With a ``seed``, where a method has one, the answer is always the same.
+:data:`METHODS` has them by name. ``pip install "airnp[baselines]"`` installs the packages that some need.
 
 >>> from airnp import baselines
 >>> baselines.METHODS["mean"]([[1.0, 2.0], [6.0, None]])
@@ -39,13 +38,5 @@ from airnp.baselines.spectral import soft_impute, svd
 __all__ = ["METHODS", "biharmonic", "dmf", "dmf_de", "knn", "mean", "pnmc", "rdmf", "soft_impute", "svd"]
 
 METHODS: dict[str, Callable[..., Any]] = {
-    "mean": mean,
-    "knn": knn,
-    "svd": svd,
-    "soft_impute": soft_impute,
-    "pnmc": pnmc,
-    "biharmonic": biharmonic,
-    "dmf": dmf,
-    "rdmf": rdmf,
-    "dmf_de": dmf_de,
+    method.__name__: method for method in (mean, knn, svd, soft_impute, pnmc, biharmonic, dmf, rdmf, dmf_de)
 }

@@ -11,22 +11,19 @@ from airnp.regularizers.base import checked_weight
 
 
 def dmf(Y: Any, mask: Any = None, *, max_iter: int = 10_000, stop: Any = None, **options: Any) -> Any:
-    """Deep matrix factorisation: a product of matrices is fitted, nothing else.
+    """Deep matrix factorisation: fit a product of matrices, without a regulariser.
 
-    The product prefers low rank by the way it is trained. Observed entries are **not** kept: X is the
-    product.
+    Training prefers products of low rank. Observed entries are **not** kept: X is the product.
 
     Parameters
     ----------
-    Y : array-like (…, m, n)
-        As in :func:`airnp.fit`.
-    mask : array-like, optional
-        True where observed. Without it, NaN means missing.
+    Y, mask : array-like (…, m, n)
+        As in :func:`airnp.fit`: the mask is True where observed; without it, NaN means missing.
     max_iter : int
         Iterations at most.
     stop : None, "auto", or StopRule
-        By default the last iterate is the answer, as in the papers, which for most data is one that
-        over-fits. ``"auto"`` returns the iterate that :func:`airnp.fit` finds best by held-out entries.
+        By default the last iterate is the answer, as in the papers; for most data it over-fits. ``"auto"``
+        returns the iterate that :func:`airnp.fit` finds best by held-out entries.
     **options
         More of :func:`airnp.fit`, such as ``depth``, ``seed`` or ``progress``.
 
@@ -36,8 +33,8 @@ def dmf(Y: Any, mask: Any = None, *, max_iter: int = 10_000, stop: Any = None, *
 
     Notes
     -----
-    Rows and columns without any observed entry have nothing to go by and stay near the lowest observed value,
-    which is the zero of the normalised data.
+    Rows and columns without any observed entry stay near the lowest observed value, which is the zero of the
+    normalised data.
 
     References
     ----------
@@ -53,7 +50,7 @@ def dmf(Y: Any, mask: Any = None, *, max_iter: int = 10_000, stop: Any = None, *
     >>> bool(np.abs(X - truth)[~mask].mean() < 0.01)
     True
     """
-    return _fitted(Y, mask, [], max_iter, stop, options)
+    return _fit(Y, mask, [], max_iter, stop, options)
 
 
 def rdmf(
@@ -71,14 +68,10 @@ def rdmf(
 
     Parameters
     ----------
-    Y : array-like (…, m, n)
-        As in :func:`airnp.fit`.
-    mask : array-like, optional
-        True where observed. Without it, NaN means missing.
     weight : float, optional
         λ of :class:`airnp.TotalVariation`. Default 0.005·s for the fidelity scale s, which is 0.01/(m·n)
         with the mean fidelity.
-    max_iter, stop, **options
+    Y, mask, max_iter, stop, **options
         As in :func:`dmf`.
 
     Returns
@@ -103,7 +96,7 @@ def rdmf(
     >>> bool(np.abs(X - steps)[~mask].mean() < 0.05)
     True
     """
-    return _fitted(Y, mask, [TotalVariation(weight)], max_iter, stop, options)
+    return _fit(Y, mask, [TotalVariation(weight)], max_iter, stop, options)
 
 
 def dmf_de(
@@ -123,16 +116,12 @@ def dmf_de(
 
     Parameters
     ----------
-    Y : array-like (…, m, n)
-        As in :func:`airnp.fit`.
-    mask : array-like, optional
-        True where observed. Without it, NaN means missing.
     row_graph, column_graph : array or sparse matrix, optional
         Adjacency or Laplacian, as in :class:`airnp.FixedLaplacian`; one alone is used alone. Without both,
         the covariance graphs of the observed rows and columns (:class:`airnp.DirichletEnergy`).
     weight : float, optional
         λ of each graph. Default: that of :class:`airnp.FixedLaplacian`.
-    max_iter, stop, **options
+    Y, mask, max_iter, stop, **options
         As in :func:`dmf`.
 
     Returns
@@ -161,23 +150,23 @@ def dmf_de(
     """
     graphs = {"rows": row_graph, "columns": column_graph}
     regularizers: list[Regularizer] = [
-        _given_graph(graph, axis, weight) for axis, graph in graphs.items() if graph is not None
+        _fixed_laplacian(graph, axis, weight) for axis, graph in graphs.items() if graph is not None
     ]
     if not regularizers:
         regularizers = [DirichletEnergy(axis, weight) for axis in graphs]
-    return _fitted(Y, mask, regularizers, max_iter, stop, options)
+    return _fit(Y, mask, regularizers, max_iter, stop, options)
 
 
-def _fitted(
+def _fit(
     Y: Any, mask: Any, regularizers: Sequence[Regularizer], max_iter: int, stop: Any, options: dict[str, Any]
 ) -> Any:
     return fit(Y, mask, regularizers=regularizers, max_iter=max_iter, stop=stop, **options).to_numpy().X
 
 
-def _given_graph(graph: Any, axis: str, weight: float | None) -> FixedLaplacian:
+def _fixed_laplacian(graph: Any, axis: str, weight: float | None) -> FixedLaplacian:
     weight = None if weight is None else checked_weight(weight)
     try:
         return FixedLaplacian(graph, axis, weight)
     except (TypeError, ValueError) as error:
-        # It speaks of "graph", of which there are two here.
+        # Its message says "graph"; there are two here.
         raise type(error)(f"{axis.removesuffix('s')}_{error}") from None

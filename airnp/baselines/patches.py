@@ -1,4 +1,4 @@
-"""PNMC: a small network learns to tell an element from the patch around it."""
+"""PNMC: a small network learns to predict an element from the patch around it."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from airnp._checks import checked_whole
-from airnp.baselines.problem import Bools, Values, checked_seed, complete_each, shown
+from airnp._checks import checked_seed, checked_whole
+from airnp.baselines.common import Bools, Values, complete_each, show_progress
 
 Size = tuple[int, int]
 Samples = NDArray[np.float32]
 
 _LARGEST = 4
-"""Elements that a patch may reach in each direction, at most."""
+"""Most elements that a patch may reach in each direction."""
 
 _TRIAL_SAMPLES = 6000
 _TRIAL_EPOCHS = 30
@@ -35,17 +35,15 @@ def pnmc(
 ) -> Any:
     """Patch-based nonlinear matrix completion. Observed entries are kept.
 
-    Gaps start as their nearest observed element. A network is trained, on the observed elements, to tell an
-    element from the patch around it, its own value left out, and then says what the gaps are. With the gaps
-    so filled it is trained further, and says it again, for a few rounds. Neighbouring entries must mean
-    neighbouring things, as in an image.
+    Gaps start as their nearest observed element. A network is trained, on the observed elements, to predict
+    an element from the patch around it without its own value, and then predicts the gaps. With the gaps so
+    filled it is trained further and predicts them again, for a few rounds. The order of rows and columns must
+    mean something, as in an image.
 
     Parameters
     ----------
-    Y : array-like (…, m, n)
-        As in :func:`airnp.fit`.
-    mask : array-like, optional
-        True where observed. Without it, NaN means missing.
+    Y, mask : array-like (…, m, n)
+        As in :func:`airnp.fit`: the mask is True where observed; without it, NaN means missing.
     patch : (int, int), optional
         Height and width of the patch, both odd. Default: found by a short stochastic search, which trains
         small networks on some of the observed elements and judges them by others.
@@ -66,11 +64,6 @@ def pnmc(
     -------
     ndarray or DataFrame (…, m, n)
         Within the range of the observed entries.
-
-    Raises
-    ------
-    ImportError
-        Without scikit-learn (``pip install "airnp[baselines]"``).
 
     Notes
     -----
@@ -112,8 +105,8 @@ def pnmc(
         filled = _nearest(scaled, mask)
         reach = (patch[0] // 2, patch[1] // 2) if patch else None
         if reach is None:
-            reach = _searched(filled, mask, network, trials, seed, progress)
-        filled = _refined(filled, mask, reach, network(), epochs, rounds, progress)
+            reach = _search_reach(filled, mask, network, trials, seed, progress)
+        filled = _refine(filled, mask, reach, network(), epochs, rounds, progress)
         return np.where(mask, values, low + (high - low) * filled)
 
     return complete_each(Y, mask, complete, "they are bridged from the nearest observed ones")
@@ -146,9 +139,9 @@ def _nearest(values: Values, mask: Bools) -> Values:
 
 
 def _patches(filled: Values, reach: Size, where: NDArray[np.intp]) -> Samples:
-    """Return what the network sees of some elements: the others of their patch.
+    """Return the patches around some elements, without the elements themselves: the network's input.
 
-    ``where`` holds rows and columns, shape (2, k). Beyond its edges the matrix is mirrored.
+    ``where`` holds rows and columns, shape (2, k). The matrix is mirrored at its edges.
     """
     height, width = 2 * reach[0] + 1, 2 * reach[1] + 1
     padded = np.pad(2 * filled.astype(np.float32) - 1, [(r, r) for r in reach], mode="symmetric")
@@ -156,15 +149,15 @@ def _patches(filled: Values, reach: Size, where: NDArray[np.intp]) -> Samples:
     return np.delete(windows.reshape(-1, height * width), height * width // 2, axis=1)
 
 
-def _searched(filled: Values, mask: Bools, network: Any, trials: int, seed: int, progress: bool) -> Size:
-    """Return how far the best patch reaches, among some drawn near the best so far."""
+def _search_reach(filled: Values, mask: Bools, network: Any, trials: int, seed: int, progress: bool) -> Size:
+    """Return how far the best patch reaches; each trial is drawn near the best so far."""
     rng = np.random.default_rng([seed, 11])
     observed = rng.permutation(np.argwhere(mask))[:_TRIAL_SAMPLES].T
     judges = max(1, observed.shape[1] // 4)
     targets = filled[tuple(observed)].astype(np.float32)
     best, lowest = (1, 1), np.inf
     tried: set[Size] = set()
-    for trial in shown(range(trials), progress, "pnmc: patch"):
+    for trial in show_progress(range(trials), progress, "pnmc: patch"):
         step = rng.integers(-1, 2, size=2) if trial else (0, 0)
         height, width = np.clip(np.add(best, step), 0, _LARGEST)
         reach = (int(height), int(width))
@@ -183,14 +176,14 @@ def _searched(filled: Values, mask: Bools, network: Any, trials: int, seed: int,
     return best
 
 
-def _refined(
+def _refine(
     filled: Values, mask: Bools, reach: Size, network: Any, epochs: int, rounds: int, progress: bool
 ) -> Values:
-    """Return the matrix after some rounds of training on the observed and predicting the gaps."""
+    """Train on the observed elements and predict the gaps, for some rounds; return the matrix."""
     observed, gaps = np.argwhere(mask).T, np.argwhere(~mask).T
     targets = filled[tuple(observed)].astype(np.float32)
     filled = filled.copy()
-    for round_ in shown(range(rounds), progress, "pnmc"):
+    for round_ in show_progress(range(rounds), progress, "pnmc"):
         samples = _patches(filled, reach, observed)
         for _ in range(epochs if round_ == 0 else -(-epochs // (2 * rounds))):
             network.partial_fit(samples, targets)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from airnp._checks import checked_choice, checked_whole
-from airnp.baselines.problem import Bools, Values, complete_each, line_means
+from airnp.baselines.common import Bools, Values, complete_each, line_means
 
 
 def mean(Y: Any, mask: Any = None, *, by: str = "all") -> Any:
@@ -15,10 +15,8 @@ def mean(Y: Any, mask: Any = None, *, by: str = "all") -> Any:
 
     Parameters
     ----------
-    Y : array-like (…, m, n)
-        As in :func:`airnp.fit`.
-    mask : array-like, optional
-        True where observed. Without it, NaN means missing.
+    Y, mask : array-like (…, m, n)
+        As in :func:`airnp.fit`: the mask is True where observed; without it, NaN means missing.
     by : {"all", "rows", "columns", "both"}
         Mean of all observed entries, of those of the gap's row, of its column, or the average of the last
         two. Where such a line is empty, ``"both"`` uses the other one, the rest the mean of all.
@@ -51,14 +49,12 @@ def knn(Y: Any, mask: Any = None, *, k: int = 5, by: str = "rows", weights: str 
     """Fill a gap from the k nearest rows, columns, or both. Observed entries are kept.
 
     Lines are compared on the entries that both have; the neighbours of a gap are the nearest lines that have
-    it. Carried out by :class:`sklearn.impute.KNNImputer`.
+    it. Uses :class:`sklearn.impute.KNNImputer`.
 
     Parameters
     ----------
-    Y : array-like (…, m, n)
-        As in :func:`airnp.fit`.
-    mask : array-like, optional
-        True where observed. Without it, NaN means missing.
+    Y, mask : array-like (…, m, n)
+        As in :func:`airnp.fit`: the mask is True where observed; without it, NaN means missing.
     k : int
         Neighbours of a gap; fewer where there are fewer.
     by : {"rows", "columns", "both"}
@@ -69,11 +65,6 @@ def knn(Y: Any, mask: Any = None, *, k: int = 5, by: str = "rows", weights: str 
     Returns
     -------
     ndarray or DataFrame (…, m, n)
-
-    Raises
-    ------
-    ImportError
-        Without scikit-learn (``pip install "airnp[baselines]"``).
 
     Notes
     -----
@@ -117,24 +108,17 @@ def knn(Y: Any, mask: Any = None, *, k: int = 5, by: str = "rows", weights: str 
 def biharmonic(Y: Any, mask: Any = None) -> Any:
     """Fill the gaps of an image so that its biharmonic operator vanishes there. Observed entries are kept.
 
-    Neighbouring entries must mean neighbouring things, as in an image; the order of rows and columns counts.
-    Carried out by :func:`skimage.restoration.inpaint_biharmonic`, which clips to the range of the observed.
+    The order of rows and columns must mean something, as in an image.
+    Uses :func:`skimage.restoration.inpaint_biharmonic`, which clips to the range of the observed entries.
 
     Parameters
     ----------
-    Y : array-like (…, m, n)
-        As in :func:`airnp.fit`.
-    mask : array-like, optional
-        True where observed. Without it, NaN means missing.
+    Y, mask : array-like (…, m, n)
+        As in :func:`airnp.fit`: the mask is True where observed; without it, NaN means missing.
 
     Returns
     -------
     ndarray or DataFrame (…, m, n)
-
-    Raises
-    ------
-    ImportError
-        Without scikit-image (``pip install "airnp[baselines]"``).
 
     Notes
     -----

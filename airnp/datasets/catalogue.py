@@ -1,8 +1,8 @@
-"""Which files there are, where they live, what their SHA-256 is, and which data set needs which.
+"""The data sets and their files, with the address, size and SHA-256 of each file.
 
-Every address is one of several that may hold the file. They are tried in turn and only the known content is
-accepted, so an address that moved or was overwritten costs time and never correctness. Commits are named
-where the file is known to be part of one; ``HEAD`` is the default branch.
+A file may have several addresses. They are tried in turn, and only the known content is accepted, so an
+address that moved or was overwritten costs time but never correctness. An address names a commit if the file
+is known to be part of one; ``HEAD`` is the default branch.
 """
 
 from __future__ import annotations
@@ -13,20 +13,76 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ENTRIES", "FILES", "DataFile", "Entry"]
-
 _RAW = "https://raw.githubusercontent.com"
 _AIR_NET = f"{_RAW}/lizhemin15/AIR-Net/334a138105e72f78afda5323fab1abe94dd6c4e1"
 _AIR_NET_NOW = f"{_RAW}/lizhemin15/AIR-Net/HEAD"
 _MGCNN = f"{_RAW}/fmonti/mgcnn/17e6d4f17d3166ac174fdc451d07d7fd151af70a"
 _PYDTI = f"{_RAW}/stephenliu0423/PyDTI/HEAD/datasets"
-# Where PyDTI has them from; other projects publish the same checksums for the files found there.
+# The origin of the files of PyDTI; other projects publish the same checksums for the files there.
 _KYOTO = "http://web.kuicr.kyoto-u.ac.jp/supp/yoshi/drugtarget"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Dataset:
+    """A matrix to complete, with all that its source says about it.
+
+    Attributes
+    ----------
+    name : str
+        The loader's name.
+    matrix : ndarray of float64, shape (m, n)
+        The values; NaN where unknown.
+    source : str
+        Who made the data and where the files come from.
+    licence : str
+        What is known about the terms of use.
+    mask : ndarray of bool, shape (m, n), or None
+        The entries given for training, True = observed; None if the source has no split of its own.
+    test_mask : ndarray of bool, shape (m, n), or None
+        The entries to measure the error on: ``airnp.metrics.rmse(X, data.matrix, ~data.test_mask)``.
+    row_graph, column_graph : ndarray (k, k), scipy.sparse array, or None
+        Adjacencies over the rows and the columns, symmetric and not negative, as
+        :class:`airnp.FixedLaplacian` takes them.
+    row_labels, column_labels : tuple of str, or None
+        What the source calls the rows and the columns.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from airnp.datasets import Dataset
+    >>> Dataset("steps", np.arange(6.0).reshape(2, 3), source="counted", licence="none needed")
+    <Dataset steps: 2×3, values from 0 to 5>
+    """
+
+    name: str
+    matrix: NDArray[np.float64]
+    source: str
+    licence: str
+    mask: NDArray[np.bool_] | None = None
+    test_mask: NDArray[np.bool_] | None = None
+    row_graph: Any = None
+    column_graph: Any = None
+    row_labels: tuple[str, ...] | None = None
+    column_labels: tuple[str, ...] | None = None
+
+    def __repr__(self) -> str:
+        m, n = self.matrix.shape
+        parts = [f"{m}×{n}", f"values from {np.nanmin(self.matrix):g} to {np.nanmax(self.matrix):g}"]
+        if self.mask is not None:
+            parts.append(f"{self.mask.mean():.1%} for training")
+        if self.test_mask is not None:
+            parts.append(f"{self.test_mask.mean():.1%} for testing")
+        for what in ("graph", "labels"):
+            lines = [line for line in ("row", "column") if getattr(self, f"{line}_{what}") is not None]
+            if lines:
+                plural = "s" if what == "graph" and len(lines) == 2 else ""
+                parts.append(f"{' and '.join(lines)} {what}{plural}")
+        return f"<Dataset {self.name}: {', '.join(parts)}>"
 
 
 @dataclass(frozen=True)
 class DataFile:
-    """A file by its name here, its SHA-256, its size in bytes, and the addresses to try."""
+    """A file: its local name, SHA-256, size in bytes, and the addresses to try."""
 
     name: str
     sha256: str
@@ -36,7 +92,7 @@ class DataFile:
 
 @dataclass(frozen=True)
 class Entry:
-    """A data set by its name, shape, a few words about it, its files, its source and its terms of use."""
+    """A data set: its name, shape, short description, files, source and terms of use."""
 
     name: str
     shape: tuple[int, int]
@@ -44,10 +100,6 @@ class Entry:
     files: tuple[str, ...]
     source: str
     licence: str
-
-
-def _interactions(name: str, sha256: str, size: int) -> DataFile:
-    return DataFile(name, sha256, size, (f"{_PYDTI}/{name}", f"{_KYOTO}/{name}"))
 
 
 _ALL_FILES = (
@@ -61,7 +113,7 @@ _ALL_FILES = (
         "baboon.bmp",
         "8650f437b5186197a4f09475a685170a3ff619cfb60bd2702b9b07d168a390f2",
         720_054,
-        # Not confirmed, unlike its neighbours: neither the commit nor the spelling of the name.
+        # Unlike the others, neither the commit nor the spelling of the name is confirmed.
         tuple(
             f"{base}/train_pics/{name}.bmp"
             for base in (_AIR_NET, _AIR_NET_NOW)
@@ -92,23 +144,28 @@ _ALL_FILES = (
         763_390,
         (f"{_MGCNN}/Data/movielens/split_1.mat",),
     ),
-    _interactions(
-        "ic_admat_dgc.txt", "ac9df3498bc12af5174503e5f1e09ce26a6d78d753861a5eca55425f9f9ae2c9", 88_816
-    ),
-    _interactions(
-        "ic_simmat_dc.txt", "c1078ca88528d75ddb43d4ed2559391d7d8f5375ec572e6e9112e519d9cdbbf9", 365_986
-    ),
-    _interactions(
-        "ic_simmat_dg.txt", "e15626145623124ad42a45412c544d5fed5e079003727df784d29ed3ca72efef", 790_045
-    ),
-    _interactions(
-        "gpcr_admat_dgc.txt", "49b2a8a0139dac3116399618bfefc9d1afcc276ce31b7de4e241d1b6e62ef8ab", 44_686
-    ),
-    _interactions(
-        "gpcr_simmat_dc.txt", "ba9c1cf096f0f688d1341fec22ebdecb63162005394d3b5ec3e2f2ef3fd40df9", 417_709
-    ),
-    _interactions(
-        "gpcr_simmat_dg.txt", "c58c4311d2086a6914208ed0914598528ce54ade88eb52b0f737eedcaf5001e4", 167_125
+    *(
+        DataFile(name, sha256, size, (f"{_PYDTI}/{name}", f"{_KYOTO}/{name}"))
+        for name, sha256, size in (
+            ("ic_admat_dgc.txt", "ac9df3498bc12af5174503e5f1e09ce26a6d78d753861a5eca55425f9f9ae2c9", 88_816),
+            ("ic_simmat_dc.txt", "c1078ca88528d75ddb43d4ed2559391d7d8f5375ec572e6e9112e519d9cdbbf9", 365_986),
+            ("ic_simmat_dg.txt", "e15626145623124ad42a45412c544d5fed5e079003727df784d29ed3ca72efef", 790_045),
+            (
+                "gpcr_admat_dgc.txt",
+                "49b2a8a0139dac3116399618bfefc9d1afcc276ce31b7de4e241d1b6e62ef8ab",
+                44_686,
+            ),
+            (
+                "gpcr_simmat_dc.txt",
+                "ba9c1cf096f0f688d1341fec22ebdecb63162005394d3b5ec3e2f2ef3fd40df9",
+                417_709,
+            ),
+            (
+                "gpcr_simmat_dg.txt",
+                "c58c4311d2086a6914208ed0914598528ce54ade88eb52b0f737eedcaf5001e4",
+                167_125,
+            ),
+        )
     ),
 )
 
@@ -162,65 +219,3 @@ _ALL_ENTRIES = (
 )
 
 ENTRIES = {entry.name: entry for entry in _ALL_ENTRIES}
-
-
-__all__ = ["Dataset"]
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Dataset:
-    """A matrix to complete, with everything that its source says about it.
-
-    Attributes
-    ----------
-    name : str
-        The loader's name.
-    matrix : ndarray of float64, shape (m, n)
-        The values; NaN where nobody knows them.
-    source : str
-        Who made the data and where the files come from.
-    licence : str
-        What is known about the terms of use.
-    mask : ndarray of bool, shape (m, n), or None
-        The entries given for training, True = observed; None if the source has no split of its own.
-    test_mask : ndarray of bool, shape (m, n), or None
-        The entries to measure the error on: ``airnp.metrics.rmse(X, data.matrix, ~data.test_mask)``.
-    row_graph, column_graph : ndarray (k, k), scipy.sparse array, or None
-        Adjacencies over the rows and the columns, symmetric and not negative, as
-        :class:`airnp.FixedLaplacian` takes them.
-    row_labels, column_labels : tuple of str, or None
-        What the source calls the rows and the columns.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from airnp.datasets import Dataset
-    >>> Dataset("steps", np.arange(6.0).reshape(2, 3), source="counted", licence="none needed")
-    <Dataset steps: 2×3, values from 0 to 5>
-    """
-
-    name: str
-    matrix: NDArray[np.float64]
-    source: str
-    licence: str
-    mask: NDArray[np.bool_] | None = None
-    test_mask: NDArray[np.bool_] | None = None
-    row_graph: Any = None
-    column_graph: Any = None
-    row_labels: tuple[str, ...] | None = None
-    column_labels: tuple[str, ...] | None = None
-
-    def __repr__(self) -> str:
-        m, n = self.matrix.shape
-        parts = [f"{m}×{n}", f"values from {np.nanmin(self.matrix):g} to {np.nanmax(self.matrix):g}"]
-        if self.mask is not None:
-            parts.append(f"{self.mask.mean():.1%} for training")
-        if self.test_mask is not None:
-            parts.append(f"{self.test_mask.mean():.1%} for testing")
-        for what in ("graph", "labels"):
-            lines = [line for line in ("row", "column") if getattr(self, f"{line}_{what}") is not None]
-            if lines:
-                parts.append(
-                    f"{' and '.join(lines)} {what}{'s' if len(lines) == 2 and what == 'graph' else ''}"
-                )
-        return f"<Dataset {self.name}: {', '.join(parts)}>"

@@ -1,4 +1,4 @@
-"""Finding a file of the catalogue: in ``AIRNP_DATA``, in the cache, or at its public home.
+"""Find a file of the catalogue: in ``AIRNP_DATA``, in the cache, or at its public addresses.
 
 Wherever it comes from, a file is used only if its SHA-256 is the known one.
 """
@@ -12,16 +12,6 @@ from typing import Any
 
 from airnp.datasets.catalogue import DataFile
 
-__all__ = [
-    "ChecksumError",
-    "DataFileError",
-    "DownloadError",
-    "cache_folder",
-    "given_folder",
-    "locate",
-    "where",
-]
-
 _TIMEOUT = (10, 60)  # seconds to connect, seconds between two pieces
 _PIECE = 1 << 16
 _BY_HAND = (
@@ -31,7 +21,7 @@ _BY_HAND = (
 
 
 class DataFileError(OSError):
-    """A file that cannot be used: what is wrong, and what to do about it."""
+    """A file cannot be used: what is wrong, and what to do about it."""
 
     def __init__(self, problem: str, advice: str = "") -> None:
         super().__init__(f"{problem}\n{advice}" if advice else problem)
@@ -40,21 +30,15 @@ class DataFileError(OSError):
 
 
 class ChecksumError(DataFileError):
-    """A file that is not the one it should be. It is not used."""
+    """A file has another content than the known one, and is not used."""
 
 
 class DownloadError(DataFileError):
-    """A file that is neither here nor to be had from its public homes."""
+    """A file is not here and cannot be downloaded from any of its addresses."""
 
 
 def given_folder() -> Path | None:
-    """Return the folder that ``AIRNP_DATA`` names, or None where it is not set.
-
-    Raises
-    ------
-    NotADirectoryError
-        If it names something else.
-    """
+    """Return the folder that ``AIRNP_DATA`` names, or None; raise NotADirectoryError if it is no folder."""
     named = os.environ.get("AIRNP_DATA")
     if not named:
         return None
@@ -65,16 +49,13 @@ def given_folder() -> Path | None:
 
 
 def cache_folder() -> Path:
-    """Return the folder for downloads: ``AIRNP_CACHE``, else the usual place for caches of this system.
-
-    It need not exist yet.
-    """
+    """Return the folder for downloads, which need not exist: ``AIRNP_CACHE``, or the system's for caches."""
     named = os.environ.get("AIRNP_CACHE")
     return Path(named).expanduser() if named else Path(_pooch().os_cache("airnp"))
 
 
 def where(file: DataFile) -> str:
-    """Say where a file is, without fetching it: "AIRNP_DATA", "cache", "wrong file" or "not here"."""
+    """Return where a file is, without fetching it: "AIRNP_DATA", "cache", "wrong file" or "not here"."""
     place, path = _place(file)
     if not path.is_file():
         return "not here"
@@ -82,7 +63,7 @@ def where(file: DataFile) -> str:
 
 
 def locate(file: DataFile, *, progress: bool = False) -> Path:
-    """Return the path of a file that has the known content; download it if it is not here.
+    """Return the path of a file with the known content; download it if it is not here.
 
     Parameters
     ----------
@@ -91,20 +72,15 @@ def locate(file: DataFile, *, progress: bool = False) -> Path:
     progress : bool, default False
         Show a progress bar on standard error during a download.
 
-    Returns
-    -------
-    Path
-        Where the file is.
-
     Raises
     ------
     ChecksumError
-        If the file in ``AIRNP_DATA`` or all that could be downloaded has another content. A wrong file in the
-        cache is replaced.
+        If the file in ``AIRNP_DATA`` or everything downloaded has another content. A wrong file in the cache
+        is replaced.
     DownloadError
         If it is not here and cannot be downloaded.
     ImportError
-        If it has to be looked for in the cache or downloaded and pooch is not installed.
+        If the cache or a download is needed and pooch is not installed.
     """
     place, path = _place(file)
     if path.is_file():
@@ -116,22 +92,21 @@ def locate(file: DataFile, *, progress: bool = False) -> Path:
                 f"{path} is not the file that airnp knows: expected SHA-256 {file.sha256}, found {found}",
                 "Replace it, or take it away (or unset AIRNP_DATA) to have it downloaded.",
             )
-    return _downloaded(file, path, progress)
+    return _download(file, path, progress)
 
 
 def _place(file: DataFile) -> tuple[str, Path]:
-    """Return the path at which a file is, or would be after a download, and the name of that place."""
+    """Return "AIRNP_DATA" or "cache", and the path that a file has there, or will have after a download."""
     given = given_folder()
     if given is not None and (path := given / file.name).is_file():
         return "AIRNP_DATA", path
     return "cache", cache_folder() / file.name
 
 
-def _downloaded(file: DataFile, path: Path, progress: bool) -> Path:
-    """Try the addresses in turn; each of them may have moved, or hold something else by now."""
+def _download(file: DataFile, path: Path, progress: bool) -> Path:
+    """Try the addresses in turn; each may have moved, or have another content by now."""
     pooch = _pooch()
-    tried = ""
-    refused = False
+    failures, is_wrong = "", False
     for url in file.urls:
         try:
             pooch.retrieve(
@@ -142,21 +117,21 @@ def _downloaded(file: DataFile, path: Path, progress: bool) -> Path:
                 downloader=_CheckedDownloader(file, progress),
             )
         except OSError as error:  # those of requests are OSErrors too
-            tried += f"\n  {url}: {_reason(error)}"
-            refused = refused or isinstance(error, ChecksumError)
+            failures += f"\n  {url}: {_reason(error)}"
+            is_wrong = is_wrong or isinstance(error, ChecksumError)
         else:
             return path
-    if refused:
+    if is_wrong:
         raise ChecksumError(
             f"{file.name}: what was downloaded is not the file that airnp knows "
-            f"(expected SHA-256 {file.sha256}) and was refused:{tried}",
+            f"(expected SHA-256 {file.sha256}) and was refused:{failures}",
             _BY_HAND,
         )
-    raise DownloadError(f"{file.name} is not here and could not be downloaded:{tried}", _BY_HAND)
+    raise DownloadError(f"{file.name} is not here and could not be downloaded:{failures}", _BY_HAND)
 
 
 class _CheckedDownloader:
-    """Pooch's download over HTTP, with the checksum compared here, so that the message can name both."""
+    """Download over HTTP with pooch, and check the SHA-256 here, so that the error can name it."""
 
     def __init__(self, file: DataFile, progress: bool) -> None:
         self._file = file
@@ -175,7 +150,7 @@ def _checksum(path: Path) -> str:
 
 
 def _reason(error: OSError) -> str:
-    """Say in a few words why a download failed; the messages of requests are long and repeat the address."""
+    """Return in a few words why a download failed; messages of requests are long and repeat the address."""
     from requests import exceptions
 
     if isinstance(error, exceptions.HTTPError) and error.response is not None:

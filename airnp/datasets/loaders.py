@@ -1,4 +1,4 @@
-"""The loaders: from files of the catalogue to a :class:`~airnp.datasets.Dataset`."""
+"""Load the data sets of the catalogue from their files, as a :class:`~airnp.datasets.Dataset`."""
 
 from __future__ import annotations
 
@@ -12,42 +12,23 @@ from numpy.typing import NDArray
 from airnp import masks
 from airnp.datasets.catalogue import ENTRIES, FILES, Dataset
 from airnp.datasets.download import locate
+from airnp.images.files import load_pillow
 
-__all__ = [
-    "baboon",
-    "barbara",
-    "cameraman",
-    "dti_gpcr",
-    "dti_ic",
-    "load",
-    "movielens_100k",
-    "names",
-    "syn_netflix",
-    "texture_mask",
-]
+Matrix = NDArray[np.float64]
+
+_LUMA = (0.299, 0.587, 0.114)  # ITU-R 601
 
 
 # --- pictures ---
 
 
 def barbara() -> Dataset:
-    """Load the picture Barbara.
-
-    Returns
-    -------
-    Dataset
-        With a `matrix` of 240×240 grey values in [0, 1].
-    """
+    """Load the picture Barbara: a `matrix` of 240×240 grey values in [0, 1]."""
     return _picture("barbara")
 
 
 def baboon() -> Dataset:
-    """Load the picture Baboon.
-
-    Returns
-    -------
-    Dataset
-        With a `matrix` of 240×240 grey values in [0, 1].
+    """Load the picture Baboon: a `matrix` of 240×240 grey values in [0, 1].
 
     Notes
     -----
@@ -59,13 +40,7 @@ def baboon() -> Dataset:
 
 
 def cameraman() -> Dataset:
-    """Load the picture Cameraman.
-
-    Returns
-    -------
-    Dataset
-        With a `matrix` of 240×240 grey values in [0, 1].
-    """
+    """Load the picture Cameraman: a `matrix` of 240×240 grey values in [0, 1]."""
     return _picture("cameraman")
 
 
@@ -75,13 +50,7 @@ def _picture(name: str) -> Dataset:
 
 
 def texture_mask() -> NDArray[np.bool_]:
-    """Load the mask that the paper calls texture: writing over a picture, about 9 % of it.
-
-    Returns
-    -------
-    ndarray of bool, shape (240, 240)
-        True = observed.
-    """
+    """Load the paper's texture mask, (240, 240), True = observed: text over about 9 % of a picture."""
     (path,) = _paths("texture_mask")
     with open_picture(path) as picture:
         return masks.from_image(picture)
@@ -91,7 +60,7 @@ def texture_mask() -> NDArray[np.bool_]:
 
 
 def syn_netflix() -> Dataset:
-    """Load Syn-Netflix: made-up ratings of 200 items by 150 users, in groups of equal taste.
+    """Load Syn-Netflix: synthetic ratings of 200 items by 150 users, in groups of equal taste.
 
     Returns
     -------
@@ -150,36 +119,30 @@ def dti_ic() -> Dataset:
 
     Notes
     -----
-    The similarity of drugs is not quite symmetric in the file; here it is the mean of both directions. A drug
-    that nobody tried on a target counts as one that does not act on it.
+    The similarity of drugs is not quite symmetric in the file; here it is the mean of both directions. An
+    interaction that was never tried counts as none.
     """
     return _interactions("dti_ic")
 
 
 def dti_gpcr() -> Dataset:
-    """Load which of 223 drugs are known to act on which of 95 G protein-coupled receptors.
-
-    Returns
-    -------
-    Dataset
-        As that of :func:`dti_ic`, with a `matrix` of 223×95.
-    """
+    """Load which of 223 drugs are known to act on which of 95 G protein-coupled receptors; see `dti_ic`."""
     return _interactions("dti_gpcr")
 
 
 def _interactions(name: str) -> Dataset:
-    acting, of_drugs, of_targets = (read_table(path) for path in _paths(name))
-    # The file has a row for each target; the paper, and so airnp, has one for each drug.
+    acting, drug_similarity, target_similarity = (read_table(path) for path in _paths(name))
+    # The file has a row for each target; the paper, and airnp, have one for each drug.
     if not (
-        acting.column_labels == of_drugs.row_labels == of_drugs.column_labels
-        and acting.row_labels == of_targets.row_labels == of_targets.column_labels
+        acting.column_labels == drug_similarity.row_labels == drug_similarity.column_labels
+        and acting.row_labels == target_similarity.row_labels == target_similarity.column_labels
     ):
         raise ValueError(f"{name}: the tables do not name the same drugs and targets in the same order")
     return _dataset(
         name,
         np.ascontiguousarray(acting.values.T),
-        row_graph=(of_drugs.values + of_drugs.values.T) / 2,
-        column_graph=(of_targets.values + of_targets.values.T) / 2,
+        row_graph=(drug_similarity.values + drug_similarity.values.T) / 2,
+        column_graph=(target_similarity.values + target_similarity.values.T) / 2,
         row_labels=acting.column_labels,
         column_labels=acting.row_labels,
     )
@@ -206,24 +169,14 @@ def names() -> tuple[str, ...]:
 
 
 def load(name: str) -> Dataset:
-    """Load a data set by its name.
-
-    Parameters
-    ----------
-    name : str
-        One of :func:`names`.
-
-    Returns
-    -------
-    Dataset
-        What the loader of that name returns.
+    """Load the data set of a name, one of :func:`names`.
 
     Raises
     ------
     ValueError
         If there is no data set of that name.
     ChecksumError, DownloadError, ImportError
-        If a file is wrong, cannot be had, or cannot be read.
+        If a file has another content, cannot be downloaded, or cannot be read.
 
     Examples
     --------
@@ -250,39 +203,20 @@ def _dataset(name: str, matrix: NDArray[np.float64], **parts: Any) -> Dataset:
     return Dataset(name, matrix, source=entry.source, licence=entry.licence, **parts)
 
 
-__all__ = ["Table", "open_picture", "read_matlab", "read_picture", "read_table"]
-
-Matrix = NDArray[np.float64]
-
-_LUMA = (0.299, 0.587, 0.114)  # ITU-R 601
-
-
-class Table(NamedTuple):
-    """A matrix with the names of its rows and columns."""
-
-    values: Matrix
-    row_labels: tuple[str, ...]
-    column_labels: tuple[str, ...]
-
-
-# --- pictures ---
+# --- files ---
 
 
 def open_picture(path: Path) -> Any:
     """Return the file as a Pillow image."""
-    try:
-        import PIL.Image
-    except ImportError as error:
-        raise ImportError('reading pictures needs Pillow: pip install "airnp[data]"') from error
-    return PIL.Image.open(path)
+    return load_pillow('reading pictures needs Pillow: pip install "airnp[data]"').Image.open(path)
 
 
 def read_picture(path: Path, shape: tuple[int, int]) -> Matrix:
-    """Return a picture in grey values from 0 to 1, resized as the authors' program does it.
+    """Return a picture in grey values from 0 to 1, resized as in the authors' program.
 
-    That is: each channel is interpolated linearly between the nearest four pixels and rounded to a byte, then
-    made grey. No average is taken over the pixels in between, as Pillow would do. This matters: smoothed by
-    such an average, Baboon (500×480) is easier to complete: with 30 % missing the NMAE was lower by a fifth.
+    Each channel is interpolated linearly between the nearest four pixels, rounded to a byte, and then
+    converted to grey. Unlike Pillow, it takes no average over the pixels in between. Such an average makes
+    Baboon (500×480) easier to complete: with 30 % missing the NMAE was lower by a fifth.
     """
     with open_picture(path) as picture:
         pixels = np.asarray(picture.convert("RGB"), dtype=np.float64)
@@ -304,18 +238,15 @@ def _interpolation(new: int, old: int) -> Matrix:
 
 
 def _to_bytes(values: Matrix) -> Matrix:
-    """Round to whole numbers, halves upwards, also those that the last digits of a sum left just below."""
+    """Round to whole numbers, halves upwards, also halves that rounding errors left a little too small."""
     rounded: Matrix = np.floor(values + (0.5 + 1e-9))
     return rounded
 
 
-# --- MATLAB 7.3 ---
-
-
 def read_matlab(path: Path, names: tuple[str, ...]) -> list[Any]:
-    """Return the variables of a MATLAB 7.3 file: arrays, and CSR for what is sparse there.
+    """Return variables of a MATLAB 7.3 file: arrays, and CSR arrays for sparse ones.
 
-    MATLAB counts along columns, so HDF5 holds its arrays transposed; here they are as in MATLAB.
+    MATLAB stores arrays by columns, so they are transposed in HDF5; here they are as in MATLAB.
     """
     try:
         import h5py
@@ -338,7 +269,12 @@ def _variable(stored: Any) -> Any:
     return sparse.csc_array((data, indices, starts), shape=(rows, len(starts) - 1)).tocsr()
 
 
-# --- tables of text ---
+class Table(NamedTuple):
+    """A matrix with the names of its rows and columns."""
+
+    values: Matrix
+    row_labels: tuple[str, ...]
+    column_labels: tuple[str, ...]
 
 
 def read_table(path: Path) -> Table:

@@ -1,1 +1,1 @@
-"""Many problems side by side, on processes of one machine or on a cluster."""
+"""Fit many problems side by side, on processes of one machine or on a cluster."""

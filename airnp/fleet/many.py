@@ -1,46 +1,42 @@
-"""``airnp.fit_many``: many problems, side by side, on one machine or on a cluster."""
+"""``airnp.fit_many``: fit many problems side by side, on one machine or on a cluster."""
 
 from __future__ import annotations
 
 import inspect
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sized
+from concurrent.futures import CancelledError, Executor, Future
 from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airnp._checks import checked_seed, checked_whole
 from airnp.fitting import fit
-from airnp.fleet.crews import Crew, GivenCrew, OwnCrew
+from airnp.fleet.pools import ExecutorPool, Parcel, Pool, ProcessPool
+from airnp.fleet.workers import Report
 from airnp.results.result import FitResult
 from airnp.training.progress import CountBar
 
-if TYPE_CHECKING:
-    from concurrent.futures import Executor, Future
-
-    from airnp.fleet.crews import Parcel
-    from airnp.fleet.workers import Report
-
-_OF_A_PROBLEM = tuple(name for name in inspect.signature(fit).parameters if name != "progress")
-_OF_ALL = tuple(name for name in _OF_A_PROBLEM if name not in ("Y", "mask", "checkpoint"))
+_PROBLEM_ARGUMENTS = tuple(name for name in inspect.signature(fit).parameters if name != "progress")
+_SHARED_ARGUMENTS = tuple(name for name in _PROBLEM_ARGUMENTS if name not in ("Y", "mask", "checkpoint"))
 
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """How one problem of a fleet went.
+    """The outcome of one problem of :func:`fit_many`.
 
     Attributes
     ----------
     index : int or key
-        Which problem: its place in the order given, or its key in a mapping.
+        Which problem: its number in the order given, or its key in a mapping.
     result : FitResult or None
         None if it failed.
     error : BaseException or None
         Why it failed.
     attempts : int
-        How often it was begun: more than once if workers were lost; 0 if it could not be sent at all.
+        How often it was begun: more than once if workers were lost, 0 if it could not be sent.
     seconds : float
-        That the last fit took in its worker.
+        Duration of the last fit in its worker.
     """
 
     index: Any
@@ -67,15 +63,15 @@ def fit_many(
     retries: int = 2,
     **settings: Any,
 ) -> Iterator[Outcome]:
-    """Complete many matrices side by side, and yield each as it is finished.
+    """Complete many matrices side by side, and yield each when it is finished.
 
     Parameters
     ----------
     problems : iterable, or mapping of key to problem
-        A problem is Y; a tuple (Y, mask); or a mapping of arguments of :func:`airnp.fit`, which go before
+        A problem is Y; a tuple (Y, mask); or a mapping of arguments of :func:`airnp.fit`, which override
         ``settings``. A generator is read only a little ahead of the work.
     executor : concurrent.futures.Executor, optional
-        Who does the work: a ``ThreadPoolExecutor``, a ``ProcessPoolExecutor``, ``Client(...).get_executor()``
+        What does the work: a ``ThreadPoolExecutor``, ``ProcessPoolExecutor``, ``Client(...).get_executor()``
         of ``dask.distributed``, an ``MPIPoolExecutor`` of ``mpi4py.futures``, or another. It is left
         running. Default: processes that live as long as the iterator.
     workers : int, optional
@@ -96,27 +92,27 @@ def fit_many(
     Yields
     ------
     Outcome
-        In the order in which they finish. One that failed carries its own error and stops nobody. Closing
-        the iterator cancels what has not begun; processes of airnp's own end at once.
+        In the order in which they finish. One that failed has an error and does not stop the others. Closing
+        the iterator cancels problems that have not begun; airnp's own processes end at once.
 
     Raises
     ------
     ValueError, TypeError
-        Before any work, for settings that cannot be meant or sent; the message names the argument.
+        Before any work, for settings that are wrong or cannot be sent; the message names the argument.
     Exception
-        What ``problems`` raises while it is read, or ``executor`` when given work, after the outcomes of
-        everything in flight.
+        An error of ``problems`` while it is read, or of ``executor`` when given work; after the outcomes of
+        all problems in flight.
 
     Notes
     -----
-    A result is bit for bit what ``airnp.fit`` gives alone with the same arguments, seed and ``threads`` on
-    the same kind of machine, whoever did the work and in whatever order.
+    A result is bit for bit that of ``airnp.fit`` with the same arguments, seed and ``threads`` on the same
+    kind of machine, on any worker and in any order.
 
     Programs that use processes need the usual ``if __name__ == "__main__":`` around what starts them.
 
-    A worker that dies takes only its own problem along: another process takes its place. Dask begins such
-    tasks again by itself, and those that it gives up are given to it again. Another executor whose process
-    died is broken for good, and the outcomes say so.
+    A worker that dies loses only its own problem, and another process replaces it. Dask repeats such tasks by
+    itself, and those that it gives up are submitted again. Any other executor whose process died is broken
+    for good, and the outcomes say so.
 
     Examples
     --------
@@ -131,28 +127,30 @@ def fit_many(
     >>> sorted(outcome.index for outcome in outcomes), outcomes[0].unwrap().X.shape
     (['a', 'b'], (8, 6))
     """
-    source, total = _numbered(problems)
+    source, total = _enumerate(problems)
     workers = None if workers is None else checked_whole("workers", workers)
     threads = None if threads is None else checked_whole("threads", threads)
     retries = checked_whole("retries", retries, least=0)
     for name in settings:
-        if name not in _OF_ALL:
-            raise TypeError(f"{name}: not an option for all problems; there are {', '.join(_OF_ALL)}")
+        if name not in _SHARED_ARGUMENTS:
+            raise TypeError(
+                f"{name}: not an option for all problems; there are {', '.join(_SHARED_ARGUMENTS)}"
+            )
     if executor is None:
-        crew: Crew = OwnCrew(workers, threads)
+        pool: Pool = ProcessPool(workers, threads)
     elif callable(getattr(executor, "submit", None)):
-        crew = GivenCrew(executor, workers, threads)
+        pool = ExecutorPool(executor, workers, threads)
     else:
         raise TypeError(f"executor: expected a concurrent.futures.Executor, got {type(executor).__name__}")
-    shared = crew.pack({"threads": crew.threads, **settings})
-    drawn = settings.get("seed") is None
-    return _outcomes(_Reader(source, crew, shared, drawn), crew, retries, total, progress)
+    shared = pool.pack({"threads": pool.threads, **settings})
+    needs_seed = settings.get("seed") is None
+    return _outcomes(_Reader(source, pool, shared, needs_seed), pool, retries, total, progress)
 
 
-def _numbered(problems: Any) -> tuple[Iterator[tuple[Any, Any]], int | None]:
-    """Return pairs of index and problem, and how many there are, if that is known."""
+def _enumerate(problems: Any) -> tuple[Iterator[tuple[Any, Any]], int | None]:
+    """Return pairs of index and problem, and how many there are, or None if that is unknown."""
     if isinstance(problems, Mapping):
-        if "Y" in problems and set(problems) <= set(_OF_A_PROBLEM):
+        if "Y" in problems and set(problems) <= set(_PROBLEM_ARGUMENTS):
             raise TypeError("problems: expected several problems, got the arguments of one; put it in a list")
         return iter(problems.items()), len(problems)
     if getattr(problems, "ndim", 3) < 3:
@@ -166,7 +164,7 @@ def _numbered(problems: Any) -> tuple[Iterator[tuple[Any, Any]], int | None]:
 
 @dataclass(eq=False)
 class _Task:
-    """A problem on its way."""
+    """A problem in flight."""
 
     index: Any
     parcel: Parcel
@@ -175,19 +173,19 @@ class _Task:
 
 
 class _Reader:
-    """Reads problems one by one, and packs them."""
+    """Reads and packs one problem after another."""
 
-    def __init__(self, source: Iterator[tuple[Any, Any]], crew: Crew, shared: Any, drawn: bool) -> None:
-        self._source, self._crew, self._shared, self._drawn = source, crew, shared, drawn
+    def __init__(self, source: Iterator[tuple[Any, Any]], pool: Pool, shared: Any, needs_seed: bool) -> None:
+        self._source, self._pool, self._shared, self._needs_seed = source, pool, shared, needs_seed
         self.is_at_end = False
         self.error: Exception | None = None
 
     def stop(self, error: Exception) -> None:
-        """Read no further, because of this."""
+        """Read no further; the error is raised in the end."""
         self.is_at_end, self.error = True, error
 
     def next(self) -> _Task | Outcome | None:
-        """Return the next problem, packed; a failure, if it cannot be; None at the end."""
+        """Return the next problem, packed; an outcome if it cannot be packed; None at the end."""
         try:
             index, problem = next(self._source)
         except StopIteration:
@@ -198,16 +196,16 @@ class _Reader:
             return None
         try:
             own = _arguments(problem)
-            if self._drawn and own.get("seed") is None:
-                # Here, so that another attempt is the same fit.
+            if self._needs_seed and own.get("seed") is None:
+                # Drawn here, so that a second attempt is the same fit.
                 own["seed"] = checked_seed(None)
-            return _Task(index, (self._shared, self._crew.pack(own)))
+            return _Task(index, (self._shared, self._pool.pack(own)))
         except (TypeError, ValueError) as error:
             return Outcome(index, None, error, 0, 0.0)
 
 
 def _arguments(problem: Any) -> dict[str, Any]:
-    """Return the arguments of fit that a problem stands for."""
+    """Return a problem as arguments of :func:`airnp.fit`."""
     if isinstance(problem, tuple):
         if len(problem) != 2:
             raise TypeError(f"problem: expected a tuple (Y, mask), got {len(problem)} things")
@@ -215,27 +213,29 @@ def _arguments(problem: Any) -> dict[str, Any]:
     if not isinstance(problem, Mapping):
         return {"Y": problem}
     for name in problem:
-        if name not in _OF_A_PROBLEM:
-            raise TypeError(f"{name}: not an argument of a problem; there are {', '.join(_OF_A_PROBLEM)}")
+        if name not in _PROBLEM_ARGUMENTS:
+            raise TypeError(
+                f"{name}: not an argument of a problem; there are {', '.join(_PROBLEM_ARGUMENTS)}"
+            )
     if "Y" not in problem:
         raise TypeError("Y: expected among the arguments of a problem")
     return dict(problem)
 
 
 def _outcomes(
-    reader: _Reader, crew: Crew, retries: int, total: int | None, progress: bool
+    reader: _Reader, pool: Pool, retries: int, total: int | None, progress: bool
 ) -> Iterator[Outcome]:
-    """Keep the crew busy, and yield what is finished."""
+    """Keep the pool busy, and yield the outcomes."""
     pending: dict[Future[Report], _Task] = {}
-    # Not concurrent.futures.wait, which never hears of futures that an executor cancels when it shuts down.
+    # Not concurrent.futures.wait, which does not notice futures that an executor cancels at its shutdown.
     done: SimpleQueue[Future[Report]] = SimpleQueue()
 
     def submit(task: _Task) -> None:
         task.attempts += 1
         task.began = time.perf_counter()
         try:
-            future = crew.submit(task.parcel)
-        except Exception as error:  # an executor that was shut down, say: what is in flight goes on
+            future = pool.submit(task.parcel)
+        except Exception as error:  # such as an executor that was shut down; problems in flight go on
             reader.stop(error)
         else:
             pending[future] = task
@@ -246,7 +246,7 @@ def _outcomes(
         with CountBar(total, "fit", progress) as bar:
             while True:
                 found = None
-                while found is None and not reader.is_at_end and len(pending) < crew.capacity:
+                while found is None and not reader.is_at_end and len(pending) < pool.capacity:
                     read = reader.next()
                     if isinstance(read, _Task):
                         submit(read)
@@ -257,7 +257,7 @@ def _outcomes(
                         break
                     future = done.get()
                     task = pending.pop(future)
-                    found = _settled(task, future, crew, retries)
+                    found = _settle(task, future, pool, retries)
                     if found is None:
                         submit(task)
                         continue
@@ -267,15 +267,13 @@ def _outcomes(
     finally:
         for future in pending:
             future.cancel()
-        crew.dismiss(at_once=bool(pending))
+        pool.close(at_once=bool(pending))
     if reader.error is not None:
         raise reader.error
 
 
-def _settled(task: _Task, future: Future[Report], crew: Crew, retries: int) -> Outcome | None:
-    """Return how a problem went; None if it should be begun again."""
-    from concurrent.futures import CancelledError
-
+def _settle(task: _Task, future: Future[Report], pool: Pool, retries: int) -> Outcome | None:
+    """Return the outcome of a problem; None if it should be submitted again."""
     waited = time.perf_counter() - task.began
     if future.cancelled():
         error: BaseException | None = CancelledError("executor: somebody cancelled this problem")
@@ -286,10 +284,10 @@ def _settled(task: _Task, future: Future[Report], crew: Crew, retries: int) -> O
         if report.error is not None and report.error.__traceback__ is None:
             report.error.add_note(f"In the worker:\n{report.trace}")
         return Outcome(task.index, report.result, report.error, task.attempts, report.seconds)
-    if crew.is_lost(error):
-        if not crew.was_at_work(future):
+    if pool.is_lost(error):
+        if not pool.was_running(future):
             task.attempts -= 1
             return None
         if task.attempts <= retries:
             return None
-    return Outcome(task.index, None, crew.explained(error), task.attempts, waited)
+    return Outcome(task.index, None, pool.explain(error), task.attempts, waited)

@@ -1,4 +1,4 @@
-"""What happens in a worker of a fleet, and how a problem gets there."""
+"""The code that runs in a worker, and the pickling that sends problems there."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +33,7 @@ Arguments = Mapping[str, Any]
 
 @dataclass(frozen=True, eq=False)
 class Report:
-    """How one fit went; exactly one of ``result`` and ``error`` is there."""
+    """The outcome of one fit; exactly one of ``result`` and ``error`` is not None."""
 
     result: FitResult | None
     error: Exception | None
@@ -42,7 +42,7 @@ class Report:
 
 
 def attempt(shared: Arguments, own: Arguments) -> Report:
-    """Fit one problem, and report an error as an error of this problem alone."""
+    """Fit one problem; return an exception as part of the report."""
     start = time.perf_counter()
     try:
         result = fit(**{**shared, **own})
@@ -52,19 +52,19 @@ def attempt(shared: Arguments, own: Arguments) -> Report:
 
 
 def attempt_packed(shared: bytes, own: bytes, threads: int | None) -> Report:
-    """Fit one problem that came as bytes, with so many threads for BLAS; None: this is settled already."""
+    """Fit one pickled problem, with ``threads`` for BLAS, or with those of the process if None."""
     from threadpoolctl import threadpool_limits
 
     with nullcontext() if threads is None else threadpool_limits(threads, user_api="blas"):
         report = attempt(pickle.loads(shared), pickle.loads(own))
-    if report.error is None or _survives(report.error):
+    if report.error is None or _can_be_sent(report.error):
         return report
-    told = RuntimeError(f"{type(report.error).__name__}: {report.error}")
-    return Report(None, told, report.trace, report.seconds)
+    error = RuntimeError(f"{type(report.error).__name__}: {report.error}")
+    return replace(report, error=error)
 
 
-def _survives(error: Exception) -> bool:
-    """Whether an exception can be sent to another process; many with a constructor of their own cannot."""
+def _can_be_sent(error: Exception) -> bool:
+    """Whether an exception can be pickled and back; many with a constructor of their own cannot."""
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:
@@ -72,11 +72,11 @@ def _survives(error: Exception) -> bool:
     return True
 
 
-def begin(lifeline: Connection, threads: int) -> None:
-    """Make ready a worker process of airnp's own: few threads, and an end when its owner ends."""
-    # An interrupt goes to the whole group of processes, and a fit would answer it with an unfinished result.
+def start_worker(lifeline: Connection, threads: int) -> None:
+    """Initialise a worker process: limit its threads, and make it exit when its parent does."""
+    # Ctrl-C reaches all processes of the group, and an interrupted fit would return an unfinished result.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with, args=(lifeline,), daemon=True).start()
+    threading.Thread(target=_exit_with_parent, args=(lifeline,), daemon=True).start()
     os.environ.update(dict.fromkeys(_POOLS, str(threads)))
     if "numba" in sys.modules:
         config: Any = importlib.import_module("numba.core.config")
@@ -86,8 +86,8 @@ def begin(lifeline: Connection, threads: int) -> None:
     threadpool_limits(threads)
 
 
-def _end_with(lifeline: Connection) -> None:
-    """End this process, in the middle of a fit if it must be, when nobody holds the line's other end."""
+def _exit_with_parent(lifeline: Connection) -> None:
+    """Exit, even in the middle of a fit, when the parent closes the pipe."""
     try:
         lifeline.recv_bytes()
     except (EOFError, OSError):
@@ -97,8 +97,8 @@ def _end_with(lifeline: Connection) -> None:
 # --- sending ---
 
 
-class _Pickler(pickle.Pickler):
-    """Pickles modules, such as ``xp=cupy``, by their names."""
+class _ModulePickler(pickle.Pickler):
+    """Pickles modules, such as ``xp=cupy``, by name."""
 
     def reducer_override(self, value: Any) -> Any:
         if isinstance(value, ModuleType):
@@ -106,15 +106,15 @@ class _Pickler(pickle.Pickler):
         return NotImplemented
 
 
-def pickled(value: Any) -> bytes:
-    """Return the bytes of what plain pickle knows, and of modules."""
+def pickle_plain(value: Any) -> bytes:
+    """Return a value as bytes, by the standard pickle, which must find functions by name; modules as well."""
     buffer = io.BytesIO()
-    _Pickler(buffer, protocol=pickle.HIGHEST_PROTOCOL).dump(value)
+    _ModulePickler(buffer, protocol=pickle.HIGHEST_PROTOCOL).dump(value)
     return buffer.getvalue()
 
 
-def packed(arguments: Arguments, dumps: Callable[[Any], bytes]) -> bytes:
-    """Return arguments as bytes; one that cannot be sent is named."""
+def pack(arguments: Arguments, dumps: Callable[[Any], bytes]) -> bytes:
+    """Return arguments as bytes; raise TypeError naming one that cannot be sent."""
     try:
         return dumps(dict(arguments))
     except Exception as error:

@@ -1,11 +1,12 @@
-"""Pictures on disk: grey or in colour, with or without alpha, of 8 or 16 bits.
+"""Picture files: grey or colour, with or without alpha, 8 or 16 bits.
 
-Pillow reads and writes all but what it would cut down to 8 bits: PNG files of 16 bits in colour or with
-alpha, which :mod:`airnp.images.png16` does, and TIFF files, which tifffile does.
+Pillow reads and writes most formats. It would reduce two kinds to 8 bits: PNG files of 16 bits in colour or
+with alpha, which imagecodecs handles, and TIFF files, which tifffile handles.
 """
 
 from __future__ import annotations
 
+import importlib
 import io
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,12 +15,9 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from airnp.images import png16
-
-__all__ = ["SUFFIXES", "Picture", "PictureError", "kind_of", "read", "write"]
+__all__ = ["SUFFIXES", "Picture", "PictureError", "kind_of", "load_pillow", "read", "write"]
 
 NEEDS_PILLOW = 'pictures need Pillow: pip install "airnp[images]"'
-NEEDS_TIFFFILE = 'TIFF files need tifffile, which comes with scikit-image: pip install "airnp[images]"'
 
 _FORMATS = {
     ".png": "PNG",
@@ -31,7 +29,7 @@ _FORMATS = {
     ".bmp": "BMP",
 }
 SUFFIXES = tuple(_FORMATS)
-"""The endings of file names that can be read and written."""
+"""The suffixes of file names that can be read and written."""
 
 _OPAQUE_ONLY = ("JPEG", "BMP")
 _BYTES_ONLY = ("JPEG", "BMP", "WEBP")
@@ -46,7 +44,7 @@ class PictureError(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class Picture:
-    """A picture, its transparency apart.
+    """The pixels of a picture file, with its transparency in an array of its own.
 
     Attributes
     ----------
@@ -55,7 +53,7 @@ class Picture:
     alpha : array (H, W) or None
         Opacity, of the same dtype.
     profile : bytes or None
-        ICC profile, which says what the colours mean; read by Pillow only.
+        ICC profile, which says what the colours mean. Only Pillow reads it.
     """
 
     pixels: Pixels
@@ -79,13 +77,7 @@ class Picture:
 
 
 def kind_of(path: Path) -> str:
-    """Return which of `SUFFIXES` a file's name ends in.
-
-    Raises
-    ------
-    PictureError
-        If it ends in none of them.
-    """
+    """Return which of `SUFFIXES` a file name ends in, or raise `PictureError`."""
     suffix = path.suffix.lower()
     if suffix not in _FORMATS:
         raise PictureError(f"{path}: expected a name that ends in one of {', '.join(SUFFIXES)}")
@@ -93,24 +85,24 @@ def kind_of(path: Path) -> str:
 
 
 def read(path: Path) -> Picture:
-    """Read a picture; what the camera turned is turned upright.
+    """Read a picture, and rotate it as its EXIF orientation says.
 
     Raises
     ------
     OSError
-        If there is no such file to read.
+        If the file cannot be opened.
     ImportError
         If a package is missing; the message names the extra.
     PictureError
-        If it is no picture, or of a kind that would lose something.
+        If the file is no picture, or of a kind that would lose information.
     """
     content = path.read_bytes()
     try:
         if content.startswith((b"II*\0", b"MM\0*")):
-            return _from_tiff(content)
-        if png16.is_deep(content):
-            return _from_array(png16.decode(content))
-        return _from_pillow(content)
+            return _read_tiff(content)
+        if _is_deep_png(content):
+            return _from_array(_imagecodecs().png_decode(content))
+        return _read_with_pillow(content)
     except PictureError as error:
         raise PictureError(f"{path}: {error}") from error
     except (ImportError, MemoryError):
@@ -121,14 +113,14 @@ def read(path: Path) -> Picture:
 
 
 def write(file: BinaryIO, kind: str, picture: Picture) -> None:
-    """Write a picture to an open file in one of the formats `SUFFIXES`.
+    """Write a picture to an open file in the format of one of `SUFFIXES`.
 
     Raises
     ------
     ImportError
         If a package is missing; the message names the extra.
     PictureError
-        If the format cannot hold it.
+        If the format cannot hold the picture.
     """
     format_ = _FORMATS[kind]
     if picture.pixels.dtype != np.uint8 and format_ in _BYTES_ONLY:
@@ -137,13 +129,13 @@ def write(file: BinaryIO, kind: str, picture: Picture) -> None:
         if picture.has_holes:
             raise PictureError(f"{kind} cannot hold transparent pixels; .png can")
         picture = replace(picture, alpha=None)
-    pixels = _with_alpha(picture)
+    pixels = picture.pixels if picture.alpha is None else np.dstack([picture.pixels, picture.alpha])
     if format_ == "TIFF":
         _write_tiff(file, pixels, picture)
     elif format_ == "PNG" and pixels.dtype == np.uint16 and pixels.ndim == 3:
-        file.write(png16.encode(pixels))
+        file.write(_imagecodecs().png_encode(pixels))
     else:
-        _write_by_pillow(file, format_, pixels, picture.profile)
+        _write_with_pillow(file, format_, pixels, picture.profile)
 
 
 def _from_array(array: Pixels) -> Picture:
@@ -158,24 +150,20 @@ def _from_array(array: Pixels) -> Picture:
     raise PictureError(f"expected one picture, grey or in colour, found an array of shape {array.shape}")
 
 
-def _with_alpha(picture: Picture) -> Pixels:
-    return picture.pixels if picture.alpha is None else np.dstack([picture.pixels, picture.alpha])
-
-
 # --- Pillow ---
 
 
-def _from_pillow(content: bytes) -> Picture:
-    image_module, operations = _pillow()
-    with image_module.open(io.BytesIO(content)) as opened:
+def _read_with_pillow(content: bytes) -> Picture:
+    pillow = load_pillow()
+    with pillow.Image.open(io.BytesIO(content)) as opened:
         if getattr(opened, "n_frames", 1) > 1:
             raise PictureError("expected one picture, found several in one file")
         profile = opened.info.get("icc_profile")
-        image = operations.exif_transpose(opened)
+        image = pillow.ImageOps.exif_transpose(opened)
     if image.mode in ("1", "P", "PA"):
-        # A palette has no numbers that could be filled in; its colours have.
-        see_through = image.mode == "PA" or "transparency" in image.info
-        image = image.convert("L" if image.mode == "1" else "RGBA" if see_through else "RGB")
+        # The numbers of a palette cannot be filled in; its colours can.
+        is_transparent = image.mode == "PA" or "transparency" in image.info
+        image = image.convert("L" if image.mode == "1" else "RGBA" if is_transparent else "RGB")
     elif image.mode in ("L", "RGB") and "transparency" in image.info:
         image = image.convert("LA" if image.mode == "L" else "RGBA")
     if image.mode not in ("L", "LA", "RGB", "RGBA", "I;16"):
@@ -185,22 +173,38 @@ def _from_pillow(content: bytes) -> Picture:
     return replace(_from_array(np.array(image)), profile=profile)
 
 
-def _write_by_pillow(file: BinaryIO, format_: str, pixels: Pixels, profile: bytes | None) -> None:
-    image_module, _ = _pillow()
+def _write_with_pillow(file: BinaryIO, format_: str, pixels: Pixels, profile: bytes | None) -> None:
     options: dict[str, Any] = {"icc_profile": profile} if profile is not None and format_ != "BMP" else {}
     if format_ == "JPEG":
         options |= {"quality": 95, "subsampling": 0}
     elif format_ == "WEBP":
         options |= {"lossless": True, "exact": True}
-    image_module.fromarray(pixels).save(file, format=format_, **options)
+    load_pillow().Image.fromarray(pixels).save(file, format=format_, **options)
 
 
-def _pillow() -> tuple[Any, Any]:
+def load_pillow(message: str = NEEDS_PILLOW) -> Any:
+    """Return the package ``PIL`` with the modules that airnp uses, or raise an ImportError with a message."""
     try:
-        from PIL import Image, ImageOps
+        import PIL
+        from PIL import Image, ImageDraw, ImageFont, ImageOps  # noqa: F401
     except ImportError as error:
-        raise ImportError(NEEDS_PILLOW) from error
-    return Image, ImageOps
+        raise ImportError(message) from error
+    return PIL
+
+
+# --- PNG of 16 bits ---
+
+
+def _is_deep_png(content: bytes) -> bool:
+    """Whether this is a PNG file of 16 bits in colour or with alpha: bit depth 16, colour type 2, 4 or 6."""
+    header = content[24:26]
+    return content.startswith(b"\x89PNG\r\n\x1a\n") and header in (b"\x10\2", b"\x10\4", b"\x10\6")
+
+
+def _imagecodecs() -> Any:
+    return _load(
+        "imagecodecs", 'PNG files of 16 bits in colour need imagecodecs: pip install "airnp[images]"'
+    )
 
 
 # --- TIFF ---
@@ -208,7 +212,7 @@ def _pillow() -> tuple[Any, Any]:
 _GREY, _RGB = 1, 2  # "photometric interpretation"
 
 
-def _from_tiff(content: bytes) -> Picture:
+def _read_tiff(content: bytes) -> Picture:
     with _tifffile().TiffFile(io.BytesIO(content)) as opened:
         if len(opened.pages) != 1:
             raise PictureError(f"expected one picture, found {len(opened.pages)} in one file")
@@ -222,8 +226,7 @@ def _from_tiff(content: bytes) -> Picture:
 def _write_tiff(file: BinaryIO, pixels: Pixels, picture: Picture) -> None:
     options: dict[str, Any] = {"photometric": "minisblack" if picture.pixels.ndim == 2 else "rgb"}
     if picture.alpha is not None:
-        options["extrasamples"] = ["unassalpha"]
-        options["planarconfig"] = "contig"
+        options |= {"extrasamples": ["unassalpha"], "planarconfig": "contig"}
     if picture.profile is not None:
         options["iccprofile"] = picture.profile
     content = io.BytesIO()
@@ -232,8 +235,13 @@ def _write_tiff(file: BinaryIO, pixels: Pixels, picture: Picture) -> None:
 
 
 def _tifffile() -> Any:
+    message = 'TIFF files need tifffile, which comes with scikit-image: pip install "airnp[images]"'
+    return _load("tifffile", message)
+
+
+def _load(package: str, message: str) -> Any:
+    """Import a package, or raise an ImportError with a message."""
     try:
-        import tifffile
+        return importlib.import_module(package)
     except ImportError as error:
-        raise ImportError(NEEDS_TIFFFILE) from error
-    return tifffile
+        raise ImportError(message) from error

@@ -1,4 +1,4 @@
-"""Tiles filled by a fit each; those within holes with the help of what lies around them."""
+"""Fill tiles with a fit each. Large holes are filled from a larger region around the tile, at less detail."""
 
 from __future__ import annotations
 
@@ -11,8 +11,30 @@ import numpy as np
 from airnp._arrays import natural_float, to_numpy
 from airnp.data.inputs import EmptyLineWarning
 from airnp.fitting import fit
-from airnp.images.picture import Group, Picture
-from airnp.images.tiles import Bools, Grid, Tile, Values, square_sums, stretched, widened
+from airnp.images.masked_image import Group, MaskedImage
+from airnp.images.tiles import Bools, Grid, Tile, Values, square_sums, stretch, widen
+
+
+class Filler:
+    """Fills the tiles of an image, one after another."""
+
+    def __init__(self, image: MaskedImage, grid: Grid, options: dict[str, Any]) -> None:
+        self._image, self._grid = image, grid
+        self._fit = TileFit(options, has_neighbours=len(grid) > 1)
+        self.hole_count = 0
+        """Tiles so far that were filled with the help of their surroundings."""
+
+    def fill(self, group: Group, tile: Tile) -> Values | None:
+        """Return pixels (channels of the group, rows, columns) to fill in, None if nothing is missing."""
+        values, observed = self._image.part(group, tile)
+        if observed.all():
+            return None
+        known = values, observed
+        if self._fit.has_neighbours and has_empty_lines(observed):
+            surroundings = find_surroundings(self._image, self._grid, group, tile)
+            known = self._fit.fill_far_pixels(tile, values, observed, surroundings)
+            self.hole_count += not np.array_equal(known[1], observed)
+        return self._fit.complete(*known)
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,16 +44,16 @@ class TileFit:
     Attributes
     ----------
     options : dict
-        Of :func:`airnp.fit`.
+        Options of :func:`airnp.fit`.
     has_neighbours : bool
-        Whether the picture has several tiles. A row of a tile may well be empty where the picture's is not.
+        Whether the picture has several tiles. Then an empty row of a tile is no reason for a warning.
     """
 
     options: dict[str, Any]
     has_neighbours: bool
 
-    def completed(self, values: Values, observed: Bools) -> Values:
-        """Return a group of channels without gaps, fitted side by side as one matrix."""
+    def complete(self, values: Values, observed: Bools) -> Values:
+        """Fit the channels of a group side by side as one matrix, and return it without gaps."""
         if observed.all():
             return values
         count, height, width = values.shape
@@ -44,42 +66,83 @@ class TileFit:
             raise KeyboardInterrupt
         return np.swapaxes(to_numpy(result.matrix).reshape(height, count, width), 0, 1)
 
-    def with_surroundings(
-        self, tile: Tile, values: Values, observed: Bools, around: Around
+    def fill_far_pixels(
+        self, tile: Tile, values: Values, observed: Bools, surroundings: Surroundings
     ) -> tuple[Values, Bools]:
-        """Return a tile's pixels, and which are known once those far from any observed one are filled."""
-        far = around.far(tile, observed)
+        """Fill the pixels of a tile that are far from any observed one; return pixels and known ones."""
+        far = surroundings.far_pixels(tile, observed)
         if not far.any():
             return values, observed
-        filled = np.where(around.seen, around.shrunk, self.completed(around.shrunk, around.seen))
-        known = np.where(far, around.stretched(filled, tile), values)
-        return known.astype(around.shrunk.dtype), observed | far
+        means, seen = surroundings.means, surroundings.seen
+        filled = np.where(seen, means, self.complete(means, seen))
+        known = np.where(far, surroundings.enlarge(filled, tile), values)
+        return known.astype(means.dtype), observed | far
 
 
-class Filler:
-    """Fills the tiles of a picture, one after another."""
+@dataclass(frozen=True, eq=False)
+class Surroundings:
+    """A region around a tile, shrunk.
 
-    def __init__(self, picture: Picture, grid: Grid, options: dict[str, Any]) -> None:
-        self._picture, self._grid = picture, grid
-        self._fit = TileFit(options, has_neighbours=len(grid) > 1)
-        self.in_holes = 0
-        """Tiles so far that were filled with the help of what lies around them."""
+    Attributes
+    ----------
+    region : Tile
+    factor : int
+        Side, in pixels, of the squares that were shrunk to one.
+    means : array (channels of the group, rows, columns)
+        The means of the observed pixels in each square.
+    seen : array of bool, of the same shape
+        Which squares have any observed pixel.
+    """
 
-    def contents(self, group: Group, tile: Tile) -> Values | None:
-        """Return pixels (channels of the group, rows, columns) to fill in, None where nothing is missing."""
-        values, observed = self._picture.part(group, tile)
-        if observed.all():
-            return None
-        known = values, observed
-        if self._fit.has_neighbours and has_empty_lines(observed):
-            around = surroundings(self._picture, self._grid, group, tile)
-            known = self._fit.with_surroundings(tile, values, observed, around)
-            self.in_holes += not np.array_equal(known[1], observed)
-        return self._fit.completed(*known)
+    region: Tile
+    factor: int
+    means: Any
+    seen: Any
+
+    def far_pixels(self, tile: Tile, observed: Bools) -> Bools:
+        """Return which missing pixels of a tile have no observed one in their square."""
+        if not observed.any():
+            return ~observed  # the nearest observed pixels are in other tiles
+        rows, columns = (
+            (np.arange(part.start, part.stop) - whole.start) // self.factor
+            for part, whole in ((tile.rows, self.region.rows), (tile.columns, self.region.columns))
+        )
+        return np.asarray(~observed & ~self.seen[:, rows[:, np.newaxis], columns])
+
+    def enlarge(self, filled: Values, tile: Tile) -> Values:
+        """Return a tile's part of values of the shape of ``means``, at full size."""
+        high = stretch(filled, self.region.rows, tile.rows, self.factor, axis=-2)
+        return stretch(high, self.region.columns, tile.columns, self.factor, axis=-1)
+
+
+def find_surroundings(image: MaskedImage, grid: Grid, group: Group, tile: Tile) -> Surroundings:
+    """Return the smallest region around a tile that has no empty row or column, or the whole picture.
+
+    It is shrunk to about the tile's size: so far from observed pixels there is no detail to find, and memory
+    stays that of a tile.
+    """
+    factor = 1
+    while True:
+        factor *= 2
+        region = region_around(grid, tile, factor)
+        found = Surroundings(region, factor, *_shrink(image, group, region, factor))
+        if region == grid.whole or not has_empty_lines(found.seen):
+            return found
+
+
+def region_around(grid: Grid, tile: Tile, factor: int) -> Tile:
+    """Return ``factor`` times as many rows and columns around a tile, clipped to the picture."""
+    return Tile(widen(tile.rows, factor, grid.height), widen(tile.columns, factor, grid.width))
+
+
+def has_empty_lines(observed: Bools) -> bool:
+    """Whether the matrix that is fitted has a row or column without any observed entry."""
+    rows, columns = observed.any(axis=(0, 2)), observed.any(axis=1)
+    return not (rows.all() and columns.all())
 
 
 def warn_of_holes(count: int) -> None:
-    """Tell the caller of the caller how many tiles have holes that no observed pixel is near."""
+    """Tell the caller's caller how many tiles have holes that no observed pixel is near."""
     if count:
         warnings.warn(
             f"tiles with rows or columns without any observed pixel: {count}; what is far from "
@@ -89,77 +152,15 @@ def warn_of_holes(count: int) -> None:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class Around:
-    """A region around a tile, shrunk.
-
-    Attributes
-    ----------
-    region : Tile
-    factor : int
-        Pixels along the side of the squares that became one.
-    shrunk : array (channels of the group, rows, columns)
-        The means of the observed pixels in each square.
-    seen : array of bool, of the same shape
-        Where there are any.
-    """
-
-    region: Tile
-    factor: int
-    shrunk: Any
-    seen: Any
-
-    def far(self, tile: Tile, observed: Bools) -> Bools:
-        """Return which missing pixels of a tile have no observed one in their square."""
-        if not observed.any():
-            return ~observed  # what is near lies in other tiles
-        rows, columns = (
-            (np.arange(part.start, part.stop) - whole.start) // self.factor
-            for part, whole in ((tile.rows, self.region.rows), (tile.columns, self.region.columns))
-        )
-        return np.asarray(~observed & ~self.seen[:, rows[:, np.newaxis], columns])
-
-    def stretched(self, filled: Values, tile: Tile) -> Values:
-        """Return a tile's part of the region, from values of the shape of ``shrunk``, at full size."""
-        high = stretched(filled, self.region.rows, tile.rows, self.factor, axis=-2)
-        return stretched(high, self.region.columns, tile.columns, self.factor, axis=-1)
-
-
-def has_empty_lines(observed: Bools) -> bool:
-    """Whether the matrix that is fitted has a row or column without any observed entry."""
-    rows, columns = observed.any(axis=(0, 2)), observed.any(axis=1)
-    return not (rows.all() and columns.all())
-
-
-def region_around(grid: Grid, tile: Tile, factor: int) -> Tile:
-    """Return so many times as many rows and columns around a tile, as far as the picture reaches."""
-    return Tile(widened(tile.rows, factor, grid.height), widened(tile.columns, factor, grid.width))
-
-
-def surroundings(picture: Picture, grid: Grid, group: Group, tile: Tile) -> Around:
-    """Return the smallest region around a tile that has no empty row or column, or the whole picture.
-
-    It is shrunk to about the tile's size: so far from what is observed there is no detail to find, and memory
-    stays what it is for a tile.
-    """
-    factor = 1
-    while True:
-        factor *= 2
-        region = region_around(grid, tile, factor)
-        around = Around(region, factor, *_shrunk(picture, group, region, factor))
-        if region == grid.whole or not has_empty_lines(around.seen):
-            return around
-
-
-def _shrunk(picture: Picture, group: Group, region: Tile, factor: int) -> tuple[Values, Bools]:
-    """Return the means of the observed pixels in squares of a region, and where there are any."""
+def _shrink(image: MaskedImage, group: Group, region: Tile, factor: int) -> tuple[Values, Bools]:
+    """Return the means of the observed pixels in squares of a region, and which squares have any."""
     sums, counts = [], []
-    # Row by row of squares, because the region may be as large as the picture.
+    # One row of squares at a time, because the region may be as large as the picture.
     for top in range(region.rows.start, region.rows.stop, factor):
         rows = slice(top, min(top + factor, region.rows.stop))
-        values, observed = picture.part(group, Tile(rows, region.columns))
+        values, observed = image.part(group, Tile(rows, region.columns))
         sums.append(square_sums(np.where(observed, values, 0), factor))
         counts.append(square_sums(observed, factor))
     count = np.concatenate(counts, axis=-2)
     means = np.concatenate(sums, axis=-2) / np.maximum(count, 1)
-    return means.astype(natural_float(picture.values.dtype)), count > 0
+    return means.astype(natural_float(image.values.dtype)), count > 0

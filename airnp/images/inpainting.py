@@ -1,4 +1,4 @@
-"""``airnp.inpaint``: fill the holes of pictures, in colour or grey, of videos and of spectral cubes."""
+"""``airnp.inpaint``: fill the holes of grey and colour pictures, videos and spectral cubes."""
 
 from __future__ import annotations
 
@@ -14,9 +14,20 @@ from airnp._checks import checked_seed, checked_whole
 from airnp.data.bounds import Bounds
 from airnp.fitting import fit
 from airnp.images.filling import Filler, warn_of_holes
-from airnp.images.picture import Group, Layout, Picture, read_image
-from airnp.images.tiles import Grid, Tile, Values, blended
+from airnp.images.masked_image import Group, Layout, MaskedImage, read_image
+from airnp.images.tiles import Grid, Tile, Values, blend
 from airnp.training.progress import CountBar
+
+_WIDEST_OVERLAP = 64
+_SMALLEST_TILE = 16
+
+_NOT_FOR_TILES = (
+    *("Y", "mask", "operator", "weights", "record", "progress", "checkpoint"),
+    *("form", "offsets", "mask_factor", "batch_size"),
+)
+"""Options of :func:`airnp.fit` for one matrix, which several tiles cannot share, or for sparse ones."""
+
+_FOR_TILES = tuple(name for name in inspect.signature(fit).parameters if name not in _NOT_FOR_TILES)
 
 
 def inpaint(
@@ -75,7 +86,7 @@ def inpaint(
         Show a progress bar over the tiles.
     **options
         Further options of :func:`airnp.fit`, for every tile: ``max_iter``, ``stop``, ``regularizers``,
-        ``threads``, ``engine``, ….
+        ``engine``, ….
 
     Returns
     -------
@@ -125,32 +136,32 @@ def inpaint(
     >>> bool(np.abs(filled - 1.0 * picture)[~mask].mean() < 20)
     True
     """
-    host, shown, home = read_image(image)
+    host, unmasked, home = read_image(image)
     layout = Layout.of(host.shape, channel_axis, channels)
-    picture = Picture.of(host, shown, mask, layout)
+    picture = MaskedImage.of(host, unmasked, mask, layout)
     grid = checked_grid(picture.values.shape[-2], picture.values.shape[-1], tile, overlap)
-    kind = PixelKind.of(host.dtype, bounds)
+    limits = PixelLimits.of(host.dtype, bounds)
     answer = np.empty(host.shape, host.dtype) if out is None else _checked_out(out, host, home)
     if xp is None and home is not None:
         xp, device = home[0], home[1] if device is None else device
     place = {"xp": xp, "device": device, "seed": checked_seed(seed)}
     filler = Filler(picture, grid, {**checked_options(options), **place})
 
-    views = layout.arranged(answer)
+    views = layout.arrange(answer)
     with CountBar(picture.survey(grid), "tile", progress) as bar:
         for group in picture.groups():
 
-            def contents(tile: Tile, group: Group = group) -> Values | None:
-                found = filler.contents(group, tile)
-                if found is not None:
+            def fill(tile: Tile, group: Group = group) -> Values | None:
+                filled = filler.fill(group, tile)
+                if filled is not None:
                     bar.advance()
-                return found
+                return filled
 
-            for piece, content in blended(grid, contents, leading=picture.values.shape[-3:-2]):
+            for piece, content in blend(grid, fill, leading=picture.values.shape[-3:-2]):
                 values, observed = picture.part(group, piece)
                 view = views[group][..., piece.rows, piece.columns]
-                view[...] = np.where(observed, values, kind.of_pixels(content))
-    warn_of_holes(filler.in_holes)
+                view[...] = np.where(observed, values, limits.to_pixels(content))
+    warn_of_holes(filler.hole_count)
     if home is None:
         return answer
     return from_numpy(answer, *home, dtype_name(answer.dtype))
@@ -173,21 +184,8 @@ def _checked_out(out: Any, host: Values, home: Any) -> Values:
     return out
 
 
-_WIDEST_OVERLAP = 64
-_SMALLEST_TILE = 16
-
-_NOT_FOR_TILES = (
-    *("Y", "mask", "operator", "shape", "weights", "truth", "integers"),
-    *("progress", "checkpoint", "checkpoint_every"),
-    *("form", "offsets", "mask_factor", "batch_size"),
-)
-"""What :func:`airnp.fit` has for one matrix, and several tiles cannot share, or for sparse matrices alone."""
-
-_FOR_TILES = tuple(name for name in inspect.signature(fit).parameters if name not in _NOT_FOR_TILES)
-
-
 def checked_grid(height: int, width: int, tile: Any, overlap: Any) -> Grid:
-    """Return the tiles that ``tile`` and ``overlap`` ask for, or raise."""
+    """Return the tiles that ``tile`` and ``overlap`` ask for; raise if they cannot be."""
     size = checked_whole("tile", tile, least=_SMALLEST_TILE)
     if overlap is None:
         overlap = min(size // 4, _WIDEST_OVERLAP)
@@ -195,7 +193,7 @@ def checked_grid(height: int, width: int, tile: Any, overlap: Any) -> Grid:
 
 
 def checked_options(options: dict[str, Any]) -> dict[str, Any]:
-    """Return options of :func:`airnp.fit` that tiles can share, or raise for others."""
+    """Return options of :func:`airnp.fit`; raise if there is one that tiles cannot share."""
     for name in options:
         if name not in _FOR_TILES:
             raise TypeError(
@@ -205,18 +203,18 @@ def checked_options(options: dict[str, Any]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class PixelKind:
-    """What a filled pixel may be: a dtype and bounds within its range."""
+class PixelLimits:
+    """The dtype of filled pixels, and bounds within its range."""
 
     dtype: np.dtype[Any]
     limits: Bounds
 
     @classmethod
-    def of(cls, dtype: np.dtype[Any], bounds: Any) -> PixelKind:
-        """Return the kind of an image's dtype, within ``bounds`` or else its own range."""
+    def of(cls, dtype: np.dtype[Any], bounds: Any) -> PixelLimits:
+        """Return the limits of an image's dtype: ``bounds``, or the range of the dtype."""
         whole = dtype.kind != "f"
         own: Any = np.iinfo(dtype) if whole else np.finfo(dtype)
-        # The largest int64 is no float64; the next one up would overflow.
+        # The largest int64 is no float64, and the next larger float64 would overflow.
         least, most = float(own.min), float(own.max)
         most = most if most <= own.max else float(np.nextafter(most, 0))
         given = Bounds.of(bounds, whole)
@@ -227,9 +225,9 @@ class PixelKind:
         assert limits is not None
         return cls(dtype, limits)
 
-    def of_pixels(self, content: Values) -> Values:
-        """Return floating-point numbers as pixels."""
+    def to_pixels(self, content: Values) -> Values:
+        """Round and clip floating-point numbers to pixels."""
         if self.dtype.kind != "f":
             return np.asarray(self.limits.put_on(content)).astype(self.dtype)
-        with np.errstate(over="ignore"):  # what is too large for the dtype is above the bounds
+        with np.errstate(over="ignore"):  # too large for the dtype is above the bounds, too
             return np.asarray(self.limits.put_on(content.astype(self.dtype)))

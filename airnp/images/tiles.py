@@ -1,7 +1,7 @@
-"""A picture as overlapping tiles, and their contents as one picture again, without a seam.
+"""Overlapping tiles of a picture, and the blend of their contents, without a seam.
 
-Nothing here knows what is done with a tile: :class:`Grid` says where the tiles lie and how much each counts
-at every pixel, :func:`blended` puts contents together.
+:class:`Grid` says where the tiles lie, :func:`ramps` how much each counts at every pixel, and :func:`blend`
+puts their contents together.
 """
 
 from __future__ import annotations
@@ -34,19 +34,24 @@ class Tile:
     rows: slice
     columns: slice
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Height and width."""
+        return self.rows.stop - self.rows.start, self.columns.stop - self.columns.start
+
 
 def spans(length: int, size: int, overlap: int) -> list[slice]:
-    """Cover an axis with overlapping slices, as few as there can be, all of the same length.
+    """Cover an axis with as few overlapping slices as possible, all of the same length.
 
     Parameters
     ----------
     length : int
         Of the axis.
     size : int
-        Length of a slice at most; they are shorter where as many of them suffice.
+        Largest length of a slice; they are shorter if as many shorter ones suffice.
     overlap : int
-        Entries that neighbours share at least; at most a third of ``size``, so that no entry has more than
-        two slices.
+        Least number of entries that neighbours share; at most a third of ``size``, so that no entry is in
+        more than two slices.
 
     Returns
     -------
@@ -70,10 +75,10 @@ def spans(length: int, size: int, overlap: int) -> list[slice]:
 
 
 def ramps(slices: list[slice]) -> list[Weights]:
-    """Return how much each slice counts at each of its entries; at every entry of the axis the sum is one.
+    """Return the weight of each slice at each of its entries; at every entry of the axis they sum to one.
 
-    Where two slices overlap, one fades out as the other fades in, along half a period of a sine: at its ends,
-    where a tile sees least of its surroundings, it counts least.
+    Where two slices overlap, one fades out as the other fades in, along half a period of a sine: a tile
+    counts least at its ends, where it knows least of its surroundings.
 
     Examples
     --------
@@ -102,9 +107,9 @@ class Grid:
     height, width : int
         Of the picture.
     size : int
-        Height and width of a tile at most.
+        Largest height and width of a tile.
     overlap : int
-        Pixels that neighbouring tiles share at least; at most a third of ``size``.
+        Least number of pixels that neighbouring tiles share; at most a third of ``size``.
 
     Examples
     --------
@@ -132,7 +137,7 @@ class Grid:
 
     @property
     def whole(self) -> Tile:
-        """All of the picture."""
+        """The whole picture."""
         return Tile(slice(0, self.height), slice(0, self.width))
 
     def __len__(self) -> int:
@@ -142,20 +147,20 @@ class Grid:
         return (Tile(rows, columns) for rows in self.rows for columns in self.columns)
 
 
-def blended(
+def blend(
     grid: Grid, contents: Callable[[Tile], Values | None], leading: tuple[int, ...] = ()
 ) -> Iterator[tuple[Tile, npt.NDArray[np.float64]]]:
     """Put the contents of tiles together.
 
-    A piece is handed out as soon as no later tile reaches it. What is kept meanwhile is one tile, and the
-    rows that two rows of tiles share.
+    A piece is yielded as soon as no later tile reaches it. Memory is needed for one tile, and for the rows
+    that two rows of tiles share.
 
     Parameters
     ----------
     grid : Grid
     contents : callable
-        From a tile to an array (…, rows of the tile, columns of the tile); None counts as zeros, which is
-        for tiles that nobody will look at. Called once for each tile.
+        From a tile to an array (…, rows of the tile, columns of the tile); None counts as zeros, for tiles
+        whose blend is not used. Called once for each tile, row by row.
     leading : tuple of int
         The axes before the last two of such an array.
 
@@ -169,45 +174,105 @@ def blended(
     --------
     >>> picture = np.random.default_rng(0).random((30, 50))
     >>> again = np.zeros_like(picture)
-    >>> for piece, content in blended(Grid(30, 50, 16, 4), lambda tile: picture[tile.rows, tile.columns]):
+    >>> for piece, content in blend(Grid(30, 50, 16, 4), lambda tile: picture[tile.rows, tile.columns]):
     ...     again[piece.rows, piece.columns] = content
     >>> np.allclose(again, picture)
     True
     """
-    across = ramps(grid.columns)
-    shared_rows = [rows.stop - end for rows, end in zip(grid.rows, _ends(grid.rows), strict=True)]
-    strip = np.zeros((*leading, max(shared_rows), grid.width))
-    above = 0
-    for rows, down, below in zip(grid.rows, ramps(grid.rows), shared_rows, strict=True):
-        height = rows.stop - rows.start - below
-        right = np.zeros((*leading, rows.stop - rows.start, 0))
-        for columns, weights, next_column in zip(grid.columns, across, _ends(grid.columns), strict=True):
-            content = contents(Tile(rows, columns))
-            weighted = (
-                np.zeros((*leading, len(down), len(weights)))
-                if content is None
-                else content * (down[:, np.newaxis] * weights)
+    above: dict[int, Values] = {}  # by column: the overlap with the tiles of the row above
+    for row, rows in enumerate(grid.rows):
+        right = corner = None
+        for column, columns in enumerate(grid.columns):
+            tile = Tile(rows, columns)
+            content = contents(tile)
+            parts = split(
+                grid, row, column, np.zeros((*leading, *tile.shape)) if content is None else content
             )
-            weighted[..., : right.shape[-1]] += right
-            finished, right = np.split(weighted, [next_column - columns.start], axis=-1)
-            done = slice(columns.start, next_column)
-            finished[..., :above, :] += strip[..., :above, done]
-            finished, strip[..., :below, done] = np.split(finished, [height], axis=-2)
-            yield Tile(slice(rows.start, rows.start + height), done), finished
-        above = below
+            yield piece(grid, row, column), join(parts.body, right, above.pop(column, None), None)
+            above[column] = join(parts.below, corner, None, None)
+            right, corner = parts.right, parts.corner
+            del content, parts  # the next tile needs the memory
 
 
-def _ends(slices: list[slice]) -> list[int]:
-    """Return for each slice where the next one begins; the last ends by itself."""
-    return [*(span.start for span in slices[1:]), slices[-1].stop]
+@dataclass(frozen=True, eq=False)
+class TileParts:
+    """A weighted tile, split into its exclusive part and its overlaps.
+
+    Attributes
+    ----------
+    body : ndarray of float64 (…, h, w)
+        From the tile's corner to where the next tiles begin.
+    right, below, corner : ndarray of float64
+        The overlaps with the next tile in the row, the one below, and the one below and to the right.
+    """
+
+    body: Values
+    right: Values
+    below: Values
+    corner: Values
 
 
-def widened(span: slice, factor: int, length: int) -> slice:
-    """Return a slice so many times as long around the same centre, as far as an axis reaches.
+def piece(grid: Grid, row: int, column: int) -> Tile:
+    """Return the part of the picture that a tile is the last to reach. All pieces cover the picture once.
 
     Examples
     --------
-    >>> widened(slice(40, 60), 3, 100), widened(slice(10, 30), 3, 100)
+    >>> piece(Grid(100, 50, size=60, overlap=10), 0, 0)
+    Tile(rows=slice(0, 45, None), columns=slice(0, 50, None))
+    """
+
+    def until_next(slices: list[slice], place: int) -> slice:
+        last = place == len(slices) - 1
+        return slice(slices[place].start, slices[place].stop if last else slices[place + 1].start)
+
+    return Tile(until_next(grid.rows, row), until_next(grid.columns, column))
+
+
+def split(grid: Grid, row: int, column: int, content: Values) -> TileParts:
+    """Weight the content of a tile, (…, rows of the tile, columns of the tile), and return its parts."""
+    down, across = _weights(grid)
+    weighted = content * (down[row][:, np.newaxis] * across[column])
+    height, width = piece(grid, row, column).shape
+    quarters = [np.split(half, [width], axis=-1) for half in np.split(weighted, [height], axis=-2)]
+    (body, right), (below, corner) = quarters
+    # Copies: a strip should not keep its whole tile in memory.
+    return TileParts(body.copy(), right.copy(), below.copy(), corner.copy())
+
+
+def join(
+    body: Values, from_left: Values | None, from_above: Values | None, from_corner: Values | None
+) -> Values:
+    """Return the blend of a piece: a tile's body plus the overlaps of the tiles before it.
+
+    None is for tiles that do not exist, or that count as zeros.
+
+    Examples
+    --------
+    >>> join(np.ones((1, 3)), 2 * np.ones((1, 1)), None, None)
+    array([[3., 1., 1.]])
+    """
+    total = body.copy()
+    if from_left is not None:
+        total[..., : from_left.shape[-1]] += from_left
+    strip = np.zeros(total.shape)
+    if from_above is not None:
+        strip[..., : from_above.shape[-2], :] += from_above
+    if from_corner is not None:
+        strip[..., : from_corner.shape[-2], : from_corner.shape[-1]] += from_corner
+    return total + strip
+
+
+@lru_cache(maxsize=8)
+def _weights(grid: Grid) -> tuple[list[Weights], list[Weights]]:
+    return ramps(grid.rows), ramps(grid.columns)
+
+
+def widen(span: slice, factor: int, length: int) -> slice:
+    """Return a slice ``factor`` times as long around the same centre, clipped to an axis of some length.
+
+    Examples
+    --------
+    >>> widen(slice(40, 60), 3, 100), widen(slice(10, 30), 3, 100)
     (slice(20, 80, None), slice(0, 50, None))
     """
     more = (factor - 1) * (span.stop - span.start) // 2
@@ -215,7 +280,7 @@ def widened(span: slice, factor: int, length: int) -> slice:
 
 
 def square_sums(values: Values, side: int) -> npt.NDArray[np.float64]:
-    """Return the sums over squares of the last two axes; the squares at the far ends may be cut off.
+    """Return the sums over squares of the last two axes; squares at the far ends may be smaller.
 
     Examples
     --------
@@ -229,26 +294,26 @@ def square_sums(values: Values, side: int) -> npt.NDArray[np.float64]:
     return sums
 
 
-def stretched(values: Values, region: slice, part: slice, factor: int, axis: int) -> Values:
-    """Return part of a region, which has one entry for ``factor`` along an axis, at full length.
+def stretch(values: Values, region: slice, part: slice, factor: int, axis: int) -> Values:
+    """Enlarge part of a region that was shrunk by ``factor`` along an axis, by linear interpolation.
 
     Parameters
     ----------
     values : ndarray
         One entry for every ``factor`` of ``region`` along ``axis``.
     region, part : slice
-        Of the same axis at full length; ``part`` lies within ``region``.
+        On the axis at full length; ``part`` lies within ``region``.
     factor : int
     axis : {-2, -1}
 
     Returns
     -------
     ndarray
-        By linear interpolation between the centres, as long as ``part`` along ``axis``.
+        As long as ``part`` along ``axis``; interpolated between the centres of the shrunk entries.
 
     Examples
     --------
-    >>> stretched(np.array([[1.0, 3.0, 5.0]]), slice(10, 16), slice(11, 15), 2, axis=-1)
+    >>> stretch(np.array([[1.0, 3.0, 5.0]]), slice(10, 16), slice(11, 15), 2, axis=-1)
     array([[1.5, 2.5, 3.5, 4.5]])
     """
     last = values.shape[axis] - 1
@@ -257,80 +322,5 @@ def stretched(values: Values, region: slice, part: slice, factor: int, axis: int
     before = np.floor(places).astype(int)
     shares = (places - before)[:, np.newaxis] if axis == -2 else places - before
     near, far = (np.take(values, index, axis=axis) for index in (before, np.minimum(before + 1, last)))
-    stretch: Values = near + shares * (far - near)
-    return stretch
-
-
-@dataclass(frozen=True, eq=False)
-class Parts:
-    """A tile's content times its weights, cut into what it shares with nobody later and with whom.
-
-    Attributes
-    ----------
-    body : ndarray of float64 (…, h, w)
-        The piece of the picture from this tile's corner to where the next tiles begin.
-    right, below, corner : ndarray of float64
-        What the next tile in the row, the one below, and the one below and to the right begin with.
-    """
-
-    body: Values
-    right: Values
-    below: Values
-    corner: Values
-
-
-def piece(grid: Grid, row: int, column: int) -> Tile:
-    """Return the part of the picture that a tile is the last to reach; all of them together cover it once.
-
-    Examples
-    --------
-    >>> piece(Grid(100, 50, size=60, overlap=10), 0, 0)
-    Tile(rows=slice(0, 45, None), columns=slice(0, 50, None))
-    """
-    return Tile(_own(grid.rows, row), _own(grid.columns, column))
-
-
-def cut(grid: Grid, row: int, column: int, content: Values) -> Parts:
-    """Return the parts of a tile, whose content is (…, rows of the tile, columns of the tile)."""
-    down, across = _weights(grid)
-    weighted = content * (down[row][:, np.newaxis] * across[column])
-    own = piece(grid, row, column)
-    height, width = own.rows.stop - own.rows.start, own.columns.stop - own.columns.start
-    quarters = [np.split(half, [width], axis=-1) for half in np.split(weighted, [height], axis=-2)]
-    (body, right), (below, corner) = quarters
-    # Copies: a strip should not keep its whole tile in memory.
-    return Parts(body.copy(), right.copy(), below.copy(), corner.copy())
-
-
-def joined(
-    body: Values, from_left: Values | None, from_above: Values | None, from_corner: Values | None
-) -> Values:
-    """Return the blend of a piece: a tile's body and what the tiles before it share with it.
-
-    None is for tiles that are not there, or that nobody will look at. The sums are in the order of
-    :func:`airnp.images.tiles.blended`, so that the answer is the same to the last bit.
-
-    Examples
-    --------
-    >>> joined(np.ones((1, 3)), 2 * np.ones((1, 1)), None, None)
-    array([[3., 1., 1.]])
-    """
-    blend = body.copy()
-    if from_left is not None:
-        blend[..., : from_left.shape[-1]] += from_left
-    strip = np.zeros(blend.shape)
-    if from_above is not None:
-        strip[..., : from_above.shape[-2], :] += from_above
-    if from_corner is not None:
-        strip[..., : from_corner.shape[-2], : from_corner.shape[-1]] += from_corner
-    return blend + strip
-
-
-def _own(slices: list[slice], place: int) -> slice:
-    last = place == len(slices) - 1
-    return slice(slices[place].start, slices[place].stop if last else slices[place + 1].start)
-
-
-@lru_cache(maxsize=8)
-def _weights(grid: Grid) -> tuple[list[Weights], list[Weights]]:
-    return ramps(grid.rows), ramps(grid.columns)
+    interpolated: Values = near + shares * (far - near)
+    return interpolated

@@ -7,8 +7,8 @@ them: the random patterns are drawn independently for each problem, the others r
 
 from __future__ import annotations
 
-from airnp.masks.drawn import from_image, text
-from airnp.masks.scattered import columns, random, rows
+from airnp.masks.drawings import from_image, text
+from airnp.masks.sampling import columns, random, rows
 from airnp.masks.shapes import patch, scratches
 
 __all__ = ["columns", "from_image", "patch", "random", "rows", "scratches", "text"]

@@ -1,4 +1,4 @@
-"""Rectangles and scratches that are missing."""
+"""Masks with missing rectangles or scratches."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from airnp.masks.scattered import Mask, Seed, checked_between, checked_shape
+from airnp._checks import checked_whole
+from airnp.masks.sampling import Mask, Seed, checked_between, checked_shape
 
 Box = tuple[int, int, int, int]
 
@@ -46,7 +47,7 @@ def patch(shape: Sequence[int] = (240, 240), boxes: Sequence[Sequence[int]] | No
     shape = checked_shape(shape)
     m, n = shape[-2:]
     if boxes is None:
-        checked = [(*_scaled(box[:2], m), *_scaled(box[2:], n)) for box in _PAPER_BOXES]
+        checked = [(*_scale(box[:2], m), *_scale(box[2:], n)) for box in _PAPER_BOXES]
     else:
         checked = [_checked_box(box, m, n) for box in boxes]
     mask = np.ones(shape, dtype=bool)
@@ -55,8 +56,8 @@ def patch(shape: Sequence[int] = (240, 240), boxes: Sequence[Sequence[int]] | No
     return mask
 
 
-def _scaled(interval: tuple[int, int], length: int) -> tuple[int, int]:
-    """Carry an interval of the paper's 240 entries over to `length`, rounded outwards in exact integers."""
+def _scale(interval: tuple[int, int], length: int) -> tuple[int, int]:
+    """Scale an interval of the paper's 240 entries to `length`, rounded outwards in exact integers."""
     start, stop = interval
     return start * length // _PAPER_SIDE, -(-stop * length // _PAPER_SIDE)
 
@@ -104,7 +105,7 @@ def scratches(shape: Sequence[int], count: int = 20, width: float = 3, *, seed: 
     True
     """
     *batch, m, n = checked_shape(shape)
-    count = _checked_count(count)
+    count = checked_whole("count", count, least=0)
     radius = checked_between("width", width, "a finite number of at least 1", low=1) / 2
 
     # Entry (i, j) has its centre at (i, j), so the matrix reaches from -1/2 to m - 1/2 and n - 1/2.
@@ -117,8 +118,8 @@ def scratches(shape: Sequence[int], count: int = 20, width: float = 3, *, seed: 
 
 
 def _scratch(mask: Mask, start: NDArray[np.float64], stop: NDArray[np.float64], radius: float) -> None:
-    """Clear, in place, the entries of `mask` within `radius` of the segment from `start` to `stop`."""
-    # Nothing outside the padded bounding box can be near: most segments see a small part of the matrix.
+    """Set the entries of `mask` within `radius` of the segment from `start` to `stop` to False, in place."""
+    # Only entries in the padded bounding box can be near, a small part of the matrix for most segments.
     low = np.maximum(np.ceil(np.minimum(start, stop) - radius), 0).astype(int)
     high = np.floor(np.maximum(start, stop) + radius).astype(int) + 1
     window = mask[low[0] : high[0], low[1] : high[1]]
@@ -126,18 +127,8 @@ def _scratch(mask: Mask, start: NDArray[np.float64], stop: NDArray[np.float64], 
     j = np.arange(low[1], low[1] + window.shape[1])
 
     along = stop - start
-    # The foot of the perpendicular, held between the ends; `or 1` for a segment that is a single point.
+    # The foot of the perpendicular, clipped to the segment; `or 1` for a segment that is a single point.
     length_squared = along @ along or 1.0
     foot = np.clip(((i - start[0]) * along[0] + (j - start[1]) * along[1]) / length_squared, 0, 1)
     distance = np.hypot(i - start[0] - foot * along[0], j - start[1] - foot * along[1])
     window[distance <= radius] = False
-
-
-def _checked_count(count: Any) -> int:
-    try:
-        checked = operator.index(count)
-    except TypeError as error:
-        raise TypeError(f"count: expected an int of at least 0, got {count!r}") from error
-    if checked < 0:
-        raise ValueError(f"count: expected an int of at least 0, got {count!r}")
-    return checked

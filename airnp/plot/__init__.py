@@ -1,4 +1,4 @@
-"""Pictures of fits, with matplotlib (``pip install "airnp[plot]"``).
+"""Plots of fits, with matplotlib (``pip install "airnp[plot]"``).
 
 =========================  =====================================================================
 :func:`before_after`       the data with its gaps, the completed matrix, the error
@@ -9,15 +9,14 @@
 :func:`uncertainty`        how wide the intervals of missing entries are
 =========================  =====================================================================
 
-Each draws into axes that are given, or into a new figure of pyplot's, and returns the Axes or, if there are
-several, the Figure. Nothing is shown or written before you say so: ``plt.show()``, ``figure.savefig(…)``.
-No setting of matplotlib is changed. Colours can be told apart by colour-blind people and in grey.
+Each draws into the axes that it is given, or into a new figure of pyplot, and returns the Axes or, if there
+are several, the Figure. Call ``plt.show()`` or ``figure.savefig(…)`` to show or write it. No setting of
+matplotlib is changed. Colours can be told apart by colour-blind people and in grey.
 """
 
 from airnp.plot.curves import singular_values, trajectories
-from airnp.plot.maps import laplacians, uncertainty
+from airnp.plot.heatmaps import before_after, laplacians, uncertainty
 from airnp.plot.network import graph
-from airnp.plot.pictures import before_after
 from airnp.training.graph_recorder import GraphRecorder
 
 __all__ = [

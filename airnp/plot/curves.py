@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 _LEAST = 1e-4
-"""Share of the largest value at which the vertical axis ends."""
+"""Lower end of the vertical axis, as a share of the largest value."""
 
 
 def trajectories(
@@ -63,31 +64,25 @@ def trajectories(
 
     figure, given = panels(len(groups), axes, 4.2, 3.4)
     for ax, (title, names) in zip(given, groups.items(), strict=True):
-        for name, style in zip(names, _styles(len(names)), strict=True):
+        for name, style in zip(names, itertools.cycle(LINES), strict=False):
             values = columns[name]
             marker = "o" if len(values) == 1 else ""
             label = name.removeprefix("energy_").replace("_", " ")
             ax.plot(history["iteration"], values, label=label, linewidth=1.4, marker=marker, **style)
         drawn = np.concatenate([columns[name] for name in names])
         if drawn.max() > 0:
-            # A fit starts with a matrix near zero, whose energies would take half of the picture.
+            # A fit starts with a matrix near zero, whose energies would take half of the plot.
             logarithmic_axis(ax, max(drawn.min(), _LEAST * drawn.max()), drawn.max())
         if isinstance(result, FitResult):
-            _mark_returned(ax, int(np.asarray(result.best_iter)[chosen]), result.n_iter)
+            best = int(np.asarray(result.best_iter)[chosen])
+            if best != result.n_iter:
+                style = {"color": "0.35", "linewidth": 1, "linestyle": (0, (2, 3))}
+                ax.axvline(best, label=f"returned: {best}", **style)
         ax.set(xlabel="iteration", ylabel=title)
         ax.grid(alpha=0.25)
         if len(ax.lines) > 1:
             ax.legend(frameon=False, fontsize=9)
     return figure
-
-
-def _styles(count: int) -> list[dict[str, Any]]:
-    return [LINES[position % len(LINES)] for position in range(count)]
-
-
-def _mark_returned(ax: Axes, best: int, last: int) -> None:
-    if best != last:
-        ax.axvline(best, color="0.35", linewidth=1, linestyle=(0, (2, 3)), label=f"returned: {best}")
 
 
 def singular_values(

@@ -18,8 +18,17 @@ if TYPE_CHECKING:
 
 
 _LAYOUTS = ("spring", "spectral", "matrix")
-_LABELLED = 60
-"""More nodes than these have no room for their labels."""
+_MOST_LABELS = 60
+"""With more nodes, labels have no room."""
+
+Places = npt.NDArray[np.float64]
+Layout = Literal["spring", "spectral"]
+
+_GAP = 0.9
+"""Space between two parts. A part of n nodes is drawn in a square of side √n."""
+
+_LANDSCAPE = 1.4
+"""Width of the whole drawing, in units of the square root of its area."""
 
 
 def graph(
@@ -69,12 +78,12 @@ def graph(
         ax = one_panel(ax, 4.8, 4.2)
         _draw_matrix(ax, graph)
     else:
-        pyplot()  # says what is missing before the layout is computed
+        pyplot()  # raises before the layout is computed if matplotlib is missing
         places = places_of(graph, layout)
         ax = one_panel(ax, 5.6, 4.8)
         _draw_edges(ax, graph, places)
         _draw_nodes(ax, graph, places)
-        if labels or (labels is None and graph.labels is not None and graph.n_nodes <= _LABELLED):
+        if labels or (labels is None and graph.labels is not None and graph.n_nodes <= _MOST_LABELS):
             _write_labels(ax, graph, places)
     ax.set_title(f"{graph.n_nodes} {graph.name}, {graph.n_edges} edges", fontsize=11, pad=12)
     return ax
@@ -101,7 +110,7 @@ def _draw_edges(ax: Axes, graph: Graph, places: Places) -> None:
     edges = triu(graph.adjacency, format="coo")
     order = np.argsort(edges.data, kind="stable")
     starts, ends, weights = edges.row[order], edges.col[order], edges.data[order]
-    # Between the weakest, which are still seen, and the strongest.
+    # Even the weakest edges stay visible.
     share = np.sqrt(weights / weights.max(initial=1e-300))
     lines = LineCollection(
         list(np.stack([places[starts], places[ends]], axis=1)),
@@ -134,25 +143,15 @@ def _write_labels(ax: Axes, graph: Graph, places: Places) -> None:
     from matplotlib.patheffects import withStroke
 
     names = range(graph.n_nodes) if graph.labels is None else graph.labels
-    # A white rim keeps a name readable on top of edges.
+    # A white rim keeps a name legible on top of edges.
     rim = [withStroke(linewidth=2.5, foreground="white")]
     above: dict[str, Any] = {"xytext": (0, 7), "textcoords": "offset points", "ha": "center"}
     for name, place in zip(names, places, strict=True):
         ax.annotate(str(name), place, **above, fontsize=8, path_effects=rim, zorder=3)
 
 
-Places = npt.NDArray[np.float64]
-Layout = Literal["spring", "spectral"]
-
-_GAP = 0.9
-"""Space between two parts. A part of n nodes is drawn in a square of side √n."""
-
-_LANDSCAPE = 1.4
-"""Width of the whole drawing, in units of the square root of its area."""
-
-
 def places_of(graph: Graph, layout: Layout | None) -> Places:
-    """Return the place of each node, shape (k, 2), the same at every call.
+    """Return the place of each node, shape (k, 2), the same for every call.
 
     Parameters
     ----------
@@ -172,15 +171,15 @@ def places_of(graph: Graph, layout: Layout | None) -> Places:
     places = np.zeros((graph.n_nodes, 2))
     members = sorted((np.flatnonzero(part == number) for number in range(count)), key=len, reverse=True)
     sides = [np.sqrt(len(nodes)) for nodes in members]
-    for nodes, side, corner in zip(members, sides, _shelved(sides), strict=True):
+    for nodes, side, corner in zip(members, sides, _shelve(sides), strict=True):
         inner = graph.adjacency[nodes][:, nodes]
         drawn = _spring(inner) if layout == "spring" else _spectral(inner)
         places[nodes] = corner + side * drawn
     return places
 
 
-def _shelved(sides: list[float]) -> list[Places]:
-    """Return the lower left corner of squares of falling size, side by side in rows of about equal width."""
+def _shelve(sides: list[float]) -> list[Places]:
+    """Return the lower left corners of squares, largest first, placed in rows of about equal width."""
     width = _LANDSCAPE * np.sqrt(sum((side + _GAP) ** 2 for side in sides))
     corners: list[Places] = []
     right = down = height = 0.0
@@ -195,9 +194,9 @@ def _shelved(sides: list[float]) -> list[Places]:
 
 
 def _spring(adjacency: csr_array) -> Places:
-    """Let edges pull and nodes push, by networkx, from the spectral places on.
+    """Return networkx's spring layout, started from the spectral one.
 
-    Weights differ by powers of ten and would draw the strongest edges as points; every edge pulls alike.
+    All edges pull alike: weights differ by powers of ten, and would draw the strongest edges as points.
     """
     drawn = Graph(adjacency).to_networkx()
     from networkx import spring_layout
@@ -208,7 +207,7 @@ def _spring(adjacency: csr_array) -> Places:
 
 
 def _spectral(adjacency: csr_array) -> Places:
-    """Take the two smoothest functions on a connected graph as coordinates.
+    """Return the two smoothest functions on a connected graph as coordinates.
 
     These are the eigenvectors of D^-½ A D^-½ that follow the first, times D^-½.
     """
@@ -222,7 +221,7 @@ def _spectral(adjacency: csr_array) -> Places:
 
 
 def _in_unit_square(places: Places) -> Places:
-    """Return places stretched so that they fill [0, 1]², or lie in its middle where they are on a line."""
+    """Scale places to fill [0, 1]²; an axis without extent lies in the middle."""
     low, high = places.min(axis=0), places.max(axis=0)
     extent = high - low
     filled = (places - low) / np.where(extent > 0, extent, 1.0)

@@ -1,4 +1,4 @@
-"""How plots look, and where they are drawn: colours, axes, panels, one problem of a stack."""
+"""What all plots share: colours, axes, panels, and the choice of one problem of a stack."""
 
 from __future__ import annotations
 
@@ -18,50 +18,45 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-BLUE, ORANGE, GREEN, PURPLE, SKY, YELLOW = "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00"
-"""The palette of Okabe and Ito."""
+_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")  # of Okabe and Ito
+_DASHES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (1, 1)))
 
 LINES: tuple[dict[str, Any], ...] = tuple(
-    {"color": color, "linestyle": style}
-    for color, style in zip(
-        (BLUE, ORANGE, GREEN, PURPLE, SKY, YELLOW),
-        ("-", "--", "-.", ":", (0, (5, 1)), (0, (1, 1))),
-        strict=True,
-    )
+    {"color": colour, "linestyle": style} for colour, style in zip(_COLOURS, _DASHES, strict=True)
 )
-"""One colour and one line style per curve, so that neither is needed to tell them apart."""
+"""A colour and a line style per curve; either suffices to tell curves apart."""
 
 HOLE = "#e2583e"
-"""Marks missing entries: no grey is like it, and for those who see no red it is still a middle grey."""
+"""Marks missing entries. It differs from every grey; those who see no red see a middle grey."""
 
 UNKNOWN = "#b8b8b8"
-"""Marks entries of an error map whose error nobody knows."""
+"""Marks entries whose error is unknown."""
 
-_LABELLED = 30
-"""More lines than these have no room for their labels."""
+_MOST_LABELS = 30
+"""With more rows or columns, labels have no room."""
 
 
 def bare(ax: Axes, title: str) -> None:
-    """Leave only the picture and its title."""
+    """Remove all ticks, and set the title."""
     ax.set(xticks=[], yticks=[])
     ax.set_title(title, fontsize=11)
 
 
 def label_lines(ax: Axes, index: Any, columns: Any) -> None:
-    """Write the labels of a table at its rows and columns, as far as there is room."""
-    if index is not None and len(index) <= _LABELLED:
+    """Write the labels of a table at its rows and columns, if there is room."""
+    if index is not None and len(index) <= _MOST_LABELS:
         ax.set_yticks(np.arange(len(index)), [str(label) for label in index], fontsize=8)
-    if columns is not None and len(columns) <= _LABELLED:
+    if columns is not None and len(columns) <= _MOST_LABELS:
         ax.set_xticks(np.arange(len(columns)), [str(label) for label in columns], fontsize=8, rotation=90)
 
 
 def shape_of_entries(m: int, n: int) -> Literal["equal", "auto"]:
-    """Return matplotlib's aspect: square entries, unless the matrix would be a thread then."""
+    """Return matplotlib's aspect: square entries, unless the matrix is very long or very wide."""
     return "equal" if max(m, n) <= 4 * min(m, n) else "auto"
 
 
 def logarithmic(values: npt.NDArray[np.float64]) -> Any:
-    """Return a logarithmic scale for weights, over four decades at most; even the lightest colour is seen."""
+    """Return a logarithmic scale for weights, over at most four decades, whose weakest weight is visible."""
     from matplotlib.colors import LogNorm
 
     positive = values[values > 0]
@@ -76,15 +71,11 @@ def logarithmic_axis(ax: Axes, low: float, high: float) -> None:
     room = max((high / low) ** 0.05, 1.05)
     ax.set_ylim(low / room, high * room)
     decades = math.log10(high / low)
-    # Of the ticks between two powers of ten, as many have numbers as there is room for.
-    numbered = (2, 3, 4, 5, 7) if decades < 1 else (2, 5) if decades < 2 else ()
+    # As many ticks between two powers of ten have numbers as there is room for.
+    numbered = "23457" if decades < 1 else "25" if decades < 2 else ""
     if decades < 5:
         ax.yaxis.set_major_formatter("{x:g}")
-    ax.yaxis.set_minor_formatter(lambda value, _: f"{value:g}" if _leading_digit(value) in numbered else "")
-
-
-def _leading_digit(value: float) -> int:
-    return int(f"{value:.0e}"[0])
+    ax.yaxis.set_minor_formatter(lambda value, _: f"{value:g}" if f"{value:.0e}"[0] in numbered else "")
 
 
 def pyplot() -> Any:
@@ -97,7 +88,7 @@ def pyplot() -> Any:
 
 
 def one_panel(ax: Axes | None, width: float, height: float) -> Axes:
-    """Return the given axes, or those of a new figure of so many inches."""
+    """Return the given axes, or those of a new figure of this size in inches."""
     plt = pyplot()
     if ax is not None:
         return ax
@@ -108,9 +99,9 @@ def one_panel(ax: Axes | None, width: float, height: float) -> Axes:
 def panels(
     count: int, axes: Iterable[Axes] | None, width: float, height: float, across: int = 5
 ) -> tuple[Figure, list[Axes]]:
-    """Return so many axes and their figure: the given ones, or new ones of so many inches each.
+    """Return ``count`` axes and their figure: the given ones, or new ones of this size in inches each.
 
-    New ones stand in rows of at most ``across``, as equal as can be.
+    New ones are in rows of nearly equal length, at most ``across``.
     """
     plt = pyplot()
     if axes is not None:
@@ -129,13 +120,13 @@ def panels(
 
 
 def one_matrix(array: Array, result: FitResult, problem: Any) -> npt.NDArray[Any]:
-    """Return the matrix (m, n) of one problem, of an array that has the shape of the result."""
+    """Return the matrix (m, n) of one problem from an array of the shape of the result."""
     place: Any = chosen_problem(tuple(result.matrix.shape[:-2]), problem)
     return np.asarray(to_numpy(array)[place])
 
 
 def one_truth(truth: Any, result: FitResult, problem: Any) -> npt.NDArray[np.float64]:
-    """Return the matrix (m, n) of one problem, of a truth that a caller gave, after checking its shape."""
+    """Check the shape of a truth; return its matrix (m, n) of one problem."""
     values = np.asarray(to_numpy(truth), dtype=np.float64)
     if values.shape != tuple(result.matrix.shape):
         raise ValueError(f"truth: expected shape {tuple(result.matrix.shape)}, got {values.shape}")

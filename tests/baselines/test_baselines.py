@@ -1,4 +1,4 @@
-"""Every baseline recovers what it is made for, the same each time, and says what it cannot do."""
+"""Every baseline recovers data that suit it, is deterministic, and refuses wrong arguments."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import airnp
 from airnp import baselines
+from airnp.baselines.common import line_means
 from airnp.baselines.patches import _patches
-from airnp.baselines.problem import best_solution, hold_out, imputed, line_means
+from airnp.baselines.spectral import best_solution, hold_out, impute
 from airnp.completing.lowrank import climbing_ranks
 
 
@@ -40,7 +42,7 @@ def picture() -> np.ndarray:
 
 @dataclass(frozen=True)
 class Case:
-    """Data that suits a method, and how small its error must be beside that of the mean."""
+    """Data that suit a method, and the largest error it may have, as a share of that of the mean."""
 
     truth: Callable[[], np.ndarray]
     share: float
@@ -84,7 +86,7 @@ def test_there_is_a_case_for_every_method():
 
 
 @EVERY
-def test_recovers_what_it_is_made_for_and_leaves_the_input_alone(name):
+def test_recovers_data_that_suit_it_and_does_not_change_the_input(name):
     case = CASES[name]
     truth, mask = case.problem()
     Y = np.where(mask, truth, np.nan)
@@ -120,7 +122,7 @@ def test_the_same_seed_gives_the_same_answer_and_none_is_allowed(name):
 
 
 @EVERY
-def test_fills_empty_rows_and_columns_within_reason(name):
+def test_fills_empty_rows_and_columns_within_the_range(name):
     truth, mask = CASES[name].problem()
     mask = mask.copy()
     mask[4], mask[:, 7] = False, False
@@ -134,7 +136,7 @@ def test_fills_empty_rows_and_columns_within_reason(name):
 
 
 @pytest.mark.filterwarnings("ignore::airnp.EmptyLineWarning")
-def test_an_empty_row_becomes_what_the_documentation_says():
+def test_an_empty_row_is_filled_as_documented():
     truth, mask = CASES["knn"].problem()
     mask = mask.copy()
     mask[4] = False
@@ -162,9 +164,8 @@ def test_a_stack_is_solved_one_by_one_and_a_full_matrix_stays(name):
 
 @pytest.mark.parametrize("name", ["mean", "knn", "dmf"])
 def test_a_table_comes_back_as_a_table(name):
-    pandas = pytest.importorskip("pandas", reason="pandas is part of the test extra")
     truth, mask = CASES["knn"].problem()
-    table = pandas.DataFrame(np.where(mask, truth, np.nan), index=[f"r{i}" for i in range(len(truth))])
+    table = pd.DataFrame(np.where(mask, truth, np.nan), index=[f"r{i}" for i in range(len(truth))])
     few = {"max_iter": 100} if name == "dmf" else {}
     X = completed(name, table, **few)
     assert X.index.equals(table.index)
@@ -353,7 +354,7 @@ def test_momentum_leads_where_plain_iteration_leads_in_fewer_steps():
             break
         plain = new
     without, calls = calls, 0
-    X = imputed(truth, mask, np.zeros_like(truth), shrunk, 5000, 1e-9)
+    X = impute(truth, mask, np.zeros_like(truth), shrunk, 5000, 1e-9)
     np.testing.assert_allclose(X, plain, atol=1e-5)
     assert calls < without / 2
 

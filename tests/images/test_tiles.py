@@ -1,4 +1,4 @@
-"""Tiles cover a picture, their weights sum to one, and blending them leaves no seam and little in memory."""
+"""Tiles cover a picture, their weights sum to one, and their blend has no seam and needs little memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airnp.images.tiles import Grid, Tile, blended, ramps, spans, square_sums, stretched, widened
+from airnp.images.tiles import Grid, Tile, blend, ramps, spans, square_sums, stretch, widen
 
 RNG = np.random.default_rng(3)
 SHAPES = [(40, 40), (100, 30), (30, 100), (63, 64), (20, 200), (16, 16), (17, 1), (131, 77)]
@@ -23,20 +23,16 @@ def axes(draw):
     return draw(st.integers(1, 300)), size, draw(st.integers(0, size // 3))
 
 
-def together(grid, contents, leading=()):
-    """The pieces, put into one picture; every pixel must come exactly once."""
+def assemble(grid, contents, leading=()):
+    """Return the pieces as one picture; check that every pixel comes exactly once."""
     picture = np.full((*leading, grid.height, grid.width), np.nan)
-    for piece, content in blended(grid, contents, leading):
+    for piece, content in blend(grid, contents, leading):
         place = picture[..., piece.rows, piece.columns]
         assert place.shape == content.shape
         assert np.isnan(place).all(), "pieces overlap"
         place[...] = content
     assert not np.isnan(picture).any(), "a pixel is missing"
     return picture
-
-
-def shape_of(tile):
-    return tile.rows.stop - tile.rows.start, tile.columns.stop - tile.columns.start
 
 
 # ---------------------------------------------------------------------------------------------- along an axis
@@ -90,40 +86,40 @@ def test_an_overlap_that_would_make_three_tiles_meet_is_refused(overlap):
 
 @pytest.mark.parametrize("overlap", [0, 1, 6])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_tiles_of_a_picture_give_the_picture(shape, overlap):
+def test_tiles_of_a_picture_blend_to_the_picture(shape, overlap):
     picture = RNG.standard_normal((2, *shape))
     grid = Grid(*shape, 20, overlap)
-    again = together(grid, lambda tile: picture[:, tile.rows, tile.columns], leading=(2,))
+    again = assemble(grid, lambda tile: picture[:, tile.rows, tile.columns], leading=(2,))
     np.testing.assert_allclose(again, picture, rtol=0, atol=1e-14)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_every_tile_is_asked_for_once_and_counts_with_its_weights(shape):
+def test_every_tile_is_used_once_with_its_weights(shape):
     grid = Grid(*shape, 20, 6)
-    drawn = {(tile.rows.start, tile.columns.start): RNG.random(shape_of(tile)) for tile in grid}
+    drawn = {(tile.rows.start, tile.columns.start): RNG.random(tile.shape) for tile in grid}
     assert len(drawn) == len(grid)
     expected = np.zeros(shape)
     for rows, down in zip(grid.rows, ramps(grid.rows), strict=True):
         for columns, across in zip(grid.columns, ramps(grid.columns), strict=True):
             expected[rows, columns] += np.outer(down, across) * drawn[rows.start, columns.start]
     left = dict(drawn)
-    answer = together(grid, lambda tile: left.pop((tile.rows.start, tile.columns.start)))
+    answer = assemble(grid, lambda tile: left.pop((tile.rows.start, tile.columns.start)))
     assert not left
     np.testing.assert_allclose(answer, expected, rtol=1e-13)
 
 
 def test_tiles_of_different_brightness_fade_into_each_other():
     shade = itertools.cycle([0.0, 1.0, 1.0, 0.0, 0.5])
-    picture = together(Grid(80, 80, 30, 10), lambda tile: np.full(shape_of(tile), next(shade)))
+    picture = assemble(Grid(80, 80, 30, 10), lambda tile: np.full(tile.shape, next(shade)))
     for axis in (0, 1):
         steps = np.abs(np.diff(picture, axis=axis))
         assert 0.05 < steps.max() <= np.pi / 2 / 10
 
 
-def test_nothing_counts_as_zeros():
+def test_none_counts_as_zeros():
     grid = Grid(50, 30, 30, 6)
     bottom = grid.rows[1].start
-    picture = together(grid, lambda tile: None if tile.rows.start == 0 else np.ones((28, 30)))
+    picture = assemble(grid, lambda tile: None if tile.rows.start == 0 else np.ones((28, 30)))
     assert (picture[:bottom] == 0).all()
     assert (picture[28:] == 1).all()
 
@@ -131,13 +127,13 @@ def test_nothing_counts_as_zeros():
 def test_contents_are_not_modified():
     content = np.ones((30, 30))
     content.flags.writeable = False
-    together(Grid(84, 84, 30, 3), lambda tile: content)
+    assemble(Grid(84, 84, 30, 3), lambda tile: content)
 
 
 def peak(height, width):
-    """Bytes that blending keeps at once, for tiles of 32×32."""
+    """Return the most bytes that blending tiles of 32×32 needs at a time."""
     content = np.ones((32, 32))
-    pieces = blended(Grid(height, width, 32, 8), lambda tile: content)
+    pieces = blend(Grid(height, width, 32, 8), lambda tile: content)
     tracemalloc.start()
     for _ in pieces:
         pass
@@ -157,9 +153,9 @@ def test_memory_grows_by_a_strip_for_the_width_and_by_nothing_for_the_height():
 
 
 def test_a_widened_slice_keeps_its_centre_unless_the_axis_ends():
-    assert widened(slice(40, 50), 1, 100) == slice(40, 50)
-    assert widened(slice(40, 50), 4, 100) == slice(25, 65)
-    assert widened(slice(0, 50), 4, 60) == slice(0, 60)
+    assert widen(slice(40, 50), 1, 100) == slice(40, 50)
+    assert widen(slice(40, 50), 4, 100) == slice(25, 65)
+    assert widen(slice(0, 50), 4, 60) == slice(0, 60)
 
 
 @pytest.mark.parametrize(("shape", "side"), [((2, 12, 9), 3), ((7, 11), 4), ((3, 3), 8)])
@@ -172,18 +168,18 @@ def test_square_sums_are_sums_over_squares(shape, side):
 
 
 @pytest.mark.parametrize("axis", [-2, -1])
-def test_a_slope_that_was_shrunk_is_stretched_to_itself(axis):
+def test_a_slope_survives_shrinking_and_stretching(axis):
     slope = np.arange(20.0, 68.0)
     region, part, factor = slice(20, 68), slice(30, 50), 4
     shrunk = np.broadcast_to(slope.reshape(-1, factor).mean(axis=1), (3, 12))
     shrunk = shrunk.T if axis == -2 else shrunk
-    again = stretched(shrunk, region, part, factor, axis)
+    again = stretch(shrunk, region, part, factor, axis)
     expected = np.broadcast_to(np.arange(30.0, 50.0), (3, 20))
     np.testing.assert_allclose(again, expected.T if axis == -2 else expected, rtol=1e-14)
 
 
 def test_beyond_the_outer_centres_a_stretched_axis_is_constant():
-    again = stretched(np.array([[1.0, 3.0]]), slice(0, 8), slice(0, 8), 4, axis=-1)
+    again = stretch(np.array([[1.0, 3.0]]), slice(0, 8), slice(0, 8), 4, axis=-1)
     np.testing.assert_allclose(again, [[1, 1, 1.25, 1.75, 2.25, 2.75, 3, 3]])
 
 

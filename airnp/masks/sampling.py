@@ -1,4 +1,4 @@
-"""Entries, rows or columns that are missing at random, and the checks that all masks share."""
+"""Masks whose entries, rows or columns are missing at random, and the checks that all masks share."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+Mask = NDArray[np.bool_]
+Seed = int | np.random.SeedSequence | np.random.Generator | None
 
 
 def random(shape: Sequence[int], missing: float = 0.3, *, seed: Seed = None) -> Mask:
@@ -44,12 +47,10 @@ def rows(shape: Sequence[int], missing: float = 0.1, *, seed: Seed = None) -> Ma
 
     Parameters
     ----------
-    shape : sequence of int
-        ``(m, n)`` or ``(..., m, n)``.
     missing : float, default 0.1
         Share of the rows to drop, in [0, 1): exactly ``round(missing * m)`` of them, but never all.
-    seed : int, SeedSequence, Generator or None
-        Passed to :func:`numpy.random.default_rng`.
+    shape, seed
+        As in :func:`random`.
 
     Returns
     -------
@@ -63,27 +64,17 @@ def rows(shape: Sequence[int], missing: float = 0.1, *, seed: Seed = None) -> Ma
     >>> int((~mask).all(axis=1).sum())
     1
     """
-    shape = checked_shape(shape)
-    kept = _kept_lines(shape[:-1], checked_share(missing), seed)
-    return np.repeat(kept[..., :, np.newaxis], shape[-1], axis=-1)
+    *batch, m, n = checked_shape(shape)
+    return np.swapaxes(columns((*batch, n, m), missing, seed=seed), -1, -2).copy()
 
 
 def columns(shape: Sequence[int], missing: float = 0.1, *, seed: Seed = None) -> Mask:
-    """Drop whole columns, chosen at random.
-
-    Parameters
-    ----------
-    shape : sequence of int
-        ``(m, n)`` or ``(..., m, n)``.
-    missing : float, default 0.1
-        Share of the columns to drop, in [0, 1): exactly ``round(missing * n)`` of them, but never all.
-    seed : int, SeedSequence, Generator or None
-        Passed to :func:`numpy.random.default_rng`.
+    """Drop whole columns, chosen at random: the transpose of :func:`rows`, with the same arguments.
 
     Returns
     -------
     ndarray of bool, shape (..., m, n)
-        True = observed.
+        True = observed; exactly ``round(missing * n)`` columns are missing, but never all.
 
     Examples
     --------
@@ -93,23 +84,14 @@ def columns(shape: Sequence[int], missing: float = 0.1, *, seed: Seed = None) ->
     1
     """
     *batch, m, n = checked_shape(shape)
-    kept = _kept_lines((*batch, n), checked_share(missing), seed)
+    count = min(round(checked_share(missing) * n), n - 1)
+    observed = np.broadcast_to(np.arange(n) >= count, (*batch, n))
+    kept = np.random.default_rng(seed).permuted(observed, axis=-1)
     return np.repeat(kept[..., np.newaxis, :], m, axis=-2)
 
 
-def _kept_lines(shape: tuple[int, ...], missing: float, seed: Seed) -> Mask:
-    """Which rows (or columns) stay, drawn anew for each problem; the last axis counts the lines."""
-    lines = shape[-1]
-    dropped = min(round(missing * lines), lines - 1)
-    return np.random.default_rng(seed).permuted(np.broadcast_to(np.arange(lines) >= dropped, shape), axis=-1)
-
-
-Mask = NDArray[np.bool_]
-Seed = int | np.random.SeedSequence | np.random.Generator | None
-
-
 def checked_shape(shape: Any) -> tuple[int, ...]:
-    """Return the shape of a mask, or of a stack of them, as a tuple of int."""
+    """Return the shape of a mask, or of a stack of masks, as a tuple of int."""
     expected = "shape: expected positive int (m, n) or (..., m, n)"
     try:
         checked = tuple(operator.index(length) for length in shape)
@@ -121,7 +103,7 @@ def checked_shape(shape: Any) -> tuple[int, ...]:
 
 
 def checked_share(missing: Any) -> float:
-    """Return a share that is less than all."""
+    """Return ``missing`` as a float in [0, 1)."""
     return checked_between("missing", missing, "a number in [0, 1)", low=0, high=1)
 
 
@@ -135,8 +117,3 @@ def checked_between(
     if not low <= number < high:
         raise ValueError(f"{name}: expected {expected}, got {value!r}")
     return number
-
-
-def repeated(mask: Mask, shape: tuple[int, ...]) -> Mask:
-    """Repeat a mask for each problem of a stack, as an array of its own."""
-    return np.broadcast_to(mask, shape).copy()

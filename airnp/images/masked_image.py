@@ -1,4 +1,4 @@
-"""An image with its mask: which axes are which, checked, and read part by part."""
+"""An image with its mask: which axes are channels, height and width, and how tiles of it are read."""
 
 from __future__ import annotations
 
@@ -13,39 +13,27 @@ from airnp._arrays import dtype_name, to_numpy
 from airnp._checks import checked_whole
 from airnp.images.tiles import Bools, Grid, Tile, Values
 
+Group = tuple[int, ...]
+"""The index of what is filled as one problem: a picture of the stack, or one channel of it."""
+
 _KINDS = frozenset(
     [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
     + [f"float{bits}" for bits in (16, 32, 64)]
 )
-"""The dtypes of images."""
+"""The dtypes that an image may have."""
 
-
-def check_kind(dtype: Any) -> None:
-    """Raise unless an image may have this dtype, of any library."""
-    name = dtype_name(dtype)
-    if name not in _KINDS:
-        raise TypeError(f"image: expected integers, float16, float32 or float64, got dtype {name}")
-
-
-def check_gaps_are_told(dtype: np.dtype[Any], mask: Any) -> None:
-    """Raise unless a mask, or NaN in an image of this dtype, can say what is missing."""
-    if mask is None and dtype.kind != "f":
-        raise ValueError(f"mask: expected one, because an image of {dtype} has no NaN to mark missing pixels")
-    if mask is not None and mask.dtype.kind not in "biuf":
-        raise TypeError(f"mask: expected booleans or 0 and 1, got dtype {mask.dtype}")
-
-
-def nothing_observed(group: Group) -> ValueError:
-    """Return the error for a picture or channel that is all gap."""
-    where = f" in picture or channel {group} of the stack" if group else ""
-    return ValueError(f"mask: no pixel is observed{where}")
+_MOST_CHANNELS = 4
+"""Longest last axis that is taken for channels: three colours and alpha."""
 
 
 def read_image(image: Any) -> tuple[Values, Bools | None, tuple[Any, Any] | None]:
-    """Return an image as NumPy has it, what ``numpy.ma`` shows of it, and another library's place for it."""
-    home = shown = None
+    """Return an image as a NumPy array, where ``numpy.ma`` does not mask it, and its namespace and device.
+
+    The second is None unless the image is a masked array, the third unless it is of another library.
+    """
+    home = unmasked = None
     if isinstance(image, np.ma.MaskedArray):
-        shown, image = ~np.ma.getmaskarray(image), image.data
+        unmasked, image = ~np.ma.getmaskarray(image), image.data
     elif compat.is_array_api_obj(image) and not compat.is_numpy_array(image):
         home = compat.array_namespace(image), compat.device(image)
     else:
@@ -54,28 +42,28 @@ def read_image(image: Any) -> tuple[Values, Bools | None, tuple[Any, Any] | None
         except ValueError as error:
             raise ValueError(f"image: expected nested lists of equal lengths ({error})") from None
     check_kind(image.dtype)
-    return to_numpy(image), shown, home
+    return to_numpy(image), unmasked, home
 
 
 @dataclass(frozen=True)
-class Picture:
-    """An image and its mask, arranged as (groups…, channels of a group, H, W); read part by part."""
+class MaskedImage:
+    """An image and its mask, both arranged as (groups…, channels of a group, H, W)."""
 
     values: Values
     mask: Values | None
-    shown: Bools | None
+    unmasked: Bools | None
     layout: Layout
 
     @classmethod
-    def of(cls, host: Values, shown: Bools | None, mask: Any, layout: Layout) -> Picture:
-        """Return a picture with its axes in order; ``shown`` is where a masked array is not masked."""
+    def of(cls, host: Values, unmasked: Bools | None, mask: Any, layout: Layout) -> MaskedImage:
+        """Arrange an image and its mask; ``unmasked`` is where a masked array is not masked."""
         mask = None if mask is None else to_numpy(mask)
-        check_gaps_are_told(host.dtype, shown if mask is None else mask)
-        mask = None if mask is None else layout.arranged_mask(mask, host.shape)
-        return cls(layout.arranged(host), mask, None if shown is None else layout.arranged(shown), layout)
+        check_mask(host.dtype, unmasked if mask is None else mask)
+        mask = None if mask is None else layout.arrange_mask(mask, host.shape)
+        return cls(layout.arrange(host), mask, None if unmasked is None else layout.arrange(unmasked), layout)
 
     def groups(self) -> Iterator[Group]:
-        """Yield the indices of what is filled as one problem: a picture, or one channel of it."""
+        """Yield the indices of the groups, each of which is filled as one problem."""
         return iter(np.ndindex(self.values.shape[:-3]))
 
     def part(self, group: Group, tile: Tile) -> tuple[Values, Bools]:
@@ -83,16 +71,16 @@ class Picture:
         where: Any = (*group, slice(None), tile.rows, tile.columns)
         values = np.asarray(self.values[where])
         if self.mask is None:
-            return values, ~np.isnan(values) if self.shown is None else np.asarray(self.shown[where])
+            return values, ~np.isnan(values) if self.unmasked is None else np.asarray(self.unmasked[where])
         marks = np.asarray(self.mask[where])
         observed = marks == 1
         if marks.dtype.kind != "b" and not bool((observed | (marks == 0)).all()):
             odd = marks[~observed & (marks != 0)][0]
             raise ValueError(f"mask: expected True/False or 1/0 (1 = observed), found {odd}")
-        return values, observed if self.shown is None else observed & self.shown[where]
+        return values, observed if self.unmasked is None else observed & self.unmasked[where]
 
     def survey(self, grid: Grid) -> int:
-        """Look at everything once; return how many tiles have missing pixels."""
+        """Check every pixel once; return how many tiles have missing ones."""
         count = 0
         for group in self.groups():
             seen = False
@@ -109,20 +97,13 @@ class Picture:
                 seen = seen or bool(observed.any())
                 count += not observed.all()
             if not seen:
-                raise nothing_observed(group)
+                raise nothing_observed_error(group)
         return count
-
-
-Group = tuple[int, ...]
-"""The index of what is filled as one problem: a picture of the stack, or one channel of it."""
-
-_MOST_CHANNELS = 4
-"""Entries of a last axis that is taken for channels, at most: three colours and alpha."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Where an image has its channels, and whether they are filled together.
+    """Which axes of an image are its channels, height and width, and whether channels are filled together.
 
     Attributes
     ----------
@@ -154,13 +135,13 @@ class Layout:
             return cls(tuple(others), False, False)
         return cls((*others[:-2], axis, *others[-2:]), channels == "together", True)
 
-    def arranged(self, array: Values) -> Values:
-        """Return a view of an array of the image's shape: (groups…, channels of a group, H, W)."""
+    def arrange(self, array: Values) -> Values:
+        """Return an array of the image's shape as a view (groups…, channels of a group, H, W)."""
         ordered = np.transpose(array, self.axes)
         return ordered if self.joint else ordered[..., np.newaxis, :, :]
 
-    def arranged_mask(self, mask: Values, shape: tuple[int, ...]) -> Values:
-        """Return a view of a mask of any of the shapes that it may have, as large as an arranged image."""
+    def arrange_mask(self, mask: Values, shape: tuple[int, ...]) -> Values:
+        """Return a mask of any allowed shape as a view of the shape of the arranged image."""
         ordered = tuple(shape[axis] for axis in self.axes)
         own = [tuple(shape), ordered[-2:]]
         if self.has_channels:
@@ -169,39 +150,56 @@ class Layout:
             allowed = " or ".join(map(str, dict.fromkeys(own)))
             raise ValueError(f"mask: expected shape {allowed}, got {mask.shape}")
         if mask.shape == tuple(shape):
-            return self.arranged(mask)
+            return self.arrange(mask)
         if mask.ndim > 2:
             mask = mask[..., np.newaxis, :, :]
         whole = np.broadcast_to(mask, ordered)
         return whole if self.joint else whole[..., np.newaxis, :, :]
 
     def place(self, group: Group, inside: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the image's own index of a pixel (channel of the group, row, column) of a group."""
+        """Return the index, in the original image, of a pixel (channel, row, column) of a group."""
         ordered = (*group, *(inside if self.joint else inside[1:]))
         return tuple(int(ordered[self.axes.index(axis)]) for axis in range(len(self.axes)))
 
 
 def _checked_channel_axis(shape: tuple[int, ...], channel_axis: Any) -> int | None:
-    """Return which axis holds the channels, as a number from 0, or None."""
+    """Return the axis of the channels as a number of at least 0, or None."""
     if channel_axis is None:
         return None
     if isinstance(channel_axis, str):
         if channel_axis != "auto":
             raise ValueError(f"channel_axis: expected a whole number, None or 'auto', got {channel_axis!r}")
-        return _guessed_channel_axis(shape)
+        if len(shape) <= 2:
+            return None
+        # (3, H, 4) may be three pictures of width 4, or pixels of three colours and alpha: ask.
+        if shape[-1] <= _MOST_CHANNELS < min(shape[-3:-1]):
+            return len(shape) - 1
+        raise ValueError(
+            f"channel_axis: cannot tell from the shape {shape} which axis holds channels; expected its "
+            "number, or None for a stack (…, H, W) without channels"
+        )
     axis = checked_whole("channel_axis", channel_axis, least=-len(shape))
     if axis >= len(shape):
         raise ValueError(f"channel_axis: expected an axis of an image of shape {shape}, got {axis}")
     return axis % len(shape)
 
 
-def _guessed_channel_axis(shape: tuple[int, ...]) -> int | None:
-    if len(shape) <= 2:
-        return None
-    # (3, H, 4) may be three pictures four pixels wide, or two colours and alpha: better ask.
-    if shape[-1] <= _MOST_CHANNELS < min(shape[-3:-1]):
-        return len(shape) - 1
-    raise ValueError(
-        f"channel_axis: cannot tell from the shape {shape} which axis holds channels; expected its number, "
-        "or None for a stack (…, H, W) without channels"
-    )
+def check_kind(dtype: Any) -> None:
+    """Raise TypeError unless an image may have this dtype, of any library."""
+    name = dtype_name(dtype)
+    if name not in _KINDS:
+        raise TypeError(f"image: expected integers, float16, float32 or float64, got dtype {name}")
+
+
+def check_mask(dtype: np.dtype[Any], mask: Any) -> None:
+    """Raise if there is no mask and the dtype has no NaN, or if the mask's dtype is no mask's."""
+    if mask is None and dtype.kind != "f":
+        raise ValueError(f"mask: expected one, because an image of {dtype} has no NaN to mark missing pixels")
+    if mask is not None and mask.dtype.kind not in "biuf":
+        raise TypeError(f"mask: expected booleans or 0 and 1, got dtype {mask.dtype}")
+
+
+def nothing_observed_error(group: Group) -> ValueError:
+    """Return the error for a picture or channel without any observed pixel."""
+    where = f" in picture or channel {group} of the stack" if group else ""
+    return ValueError(f"mask: no pixel is observed{where}")

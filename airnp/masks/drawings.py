@@ -1,4 +1,4 @@
-"""Masks drawn as pictures or as text."""
+"""Masks from pictures and from text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from airnp._arrays import to_numpy
-from airnp.masks.scattered import Mask, checked_between, checked_shape, repeated
+from airnp.images.files import load_pillow
+from airnp.masks.sampling import Mask, checked_between, checked_shape
+
+_NEEDS_PILLOW = '{} needs Pillow: pip install "airnp[images]"'
+
+# ITU-R 601 luma in 16-bit fixed point, as Pillow's convert("L") has it. The weights sum to exactly 1, so
+# white stays exactly 255; 0.299, 0.587, 0.114 would leave that to rounding.
+_LUMA = np.array([19595, 38470, 7471]) / 65536
 
 
 def from_image(image: Any, shape: Sequence[int] | None = None, *, observed: float = 255) -> Mask:
@@ -55,7 +62,7 @@ def from_image(image: Any, shape: Sequence[int] | None = None, *, observed: floa
     array([[1, 1, 0, 0],
            [1, 1, 1, 1]])
     """
-    grey = grey_values(image)
+    grey = _grey_values(image)
     mask: Mask = grey >= checked_between("observed", observed, "a grey value")
     if not mask.any():
         raise ValueError(
@@ -68,19 +75,19 @@ def from_image(image: Any, shape: Sequence[int] | None = None, *, observed: floa
     nearest_rows, nearest_columns = (
         _nearest(size, length) for size, length in zip(shape[-2:], grey.shape, strict=True)
     )
-    return repeated(mask[np.ix_(nearest_rows, nearest_columns)], shape)
+    return np.broadcast_to(mask[np.ix_(nearest_rows, nearest_columns)], shape).copy()
 
 
 def _nearest(size: int, length: int) -> NDArray[np.intp]:
-    """For each of `size` entries, the pixel of `length` under its centre."""
+    """Return for each of `size` entries the pixel, of `length`, under its centre."""
     return (2 * np.arange(size) + 1) * length // (2 * size)
 
 
 def text(shape: Sequence[int], message: str, *, size: float | None = None) -> Mask:
-    """Write a text over the matrix: what the letters cover is missing.
+    """Write a text over the matrix: entries under letters are missing.
 
-    The words are set in lines from the top left, starting again when the message is over, until the matrix is
-    full. A word longer than a line is cut off at the edge.
+    The message is repeated, in lines from the top left, until the matrix is full. A word longer than a line
+    is cut off at the edge. Needs Pillow (``pip install "airnp[images]"``).
 
     Parameters
     ----------
@@ -90,17 +97,12 @@ def text(shape: Sequence[int], message: str, *, size: float | None = None) -> Ma
         The words, separated by white space.
     size : float, optional
         Height of the letters in entries, at least 1. A tenth of the shorter side if left out, but at least 8,
-        the smallest size at which letters can be told apart.
+        the smallest legible size.
 
     Returns
     -------
     ndarray of bool, shape (..., m, n)
         True = observed; every matrix of a stack has the same mask.
-
-    Raises
-    ------
-    ImportError
-        If Pillow is not installed (``pip install "airnp[images]"``).
 
     Examples
     --------
@@ -120,23 +122,23 @@ def text(shape: Sequence[int], message: str, *, size: float | None = None) -> Ma
         size = max(8, min(m, n) / 10)
     size = checked_between("size", size, "a finite number of at least 1", low=1)
 
-    pillow = load_pillow("text")
+    pillow = load_pillow(_NEEDS_PILLOW.format("text"))
     font = pillow.ImageFont.load_default(size)
     canvas = pillow.Image.new("1", (n, m))  # one bit per entry: no half-covered entries from smoothing
     draw = pillow.ImageDraw.Draw(canvas)
     lines = _endless_lines([(word, font.getlength(f" {word}")) for word in words], n)
     for top in range(0, m, math.ceil(1.2 * size)):
         draw.text((0, top), next(lines), fill=1, font=font)
-    return repeated(~np.asarray(canvas), shape)
+    return np.broadcast_to(~np.asarray(canvas), shape).copy()
 
 
 def _endless_lines(words: Sequence[tuple[str, float]], width: int) -> Iterator[str]:
-    """Set (word, length) pairs in lines no wider than `width`, over and over."""
-    endless = itertools.cycle(words)
-    word, length = next(endless)
+    """Yield lines no wider than `width` of repeated (word, length) pairs."""
+    cycle = itertools.cycle(words)
+    word, length = next(cycle)
     while True:
         line, used = [word], length
-        for word, length in endless:
+        for word, length in cycle:
             if used + length > width:
                 break  # this word begins the next line
             line.append(word)
@@ -144,24 +146,19 @@ def _endless_lines(words: Sequence[tuple[str, float]], width: int) -> Iterator[s
         yield " ".join(line)
 
 
-# ITU-R 601 luma in 16-bit fixed point, as Pillow's convert("L") has it. The weights sum to exactly 1, so
-# white stays exactly 255; 0.299, 0.587, 0.114 would leave that to rounding.
-_LUMA = np.array([19595, 38470, 7471]) / 65536
-
-
-def grey_values(image: Any) -> NDArray[Any]:
+def _grey_values(image: Any) -> NDArray[Any]:
     """Read a file, a Pillow image or an array as grey values, shape (h, w)."""
     if isinstance(image, str | os.PathLike):
-        with load_pillow("from_image with a file").Image.open(image) as opened:
+        with load_pillow(_NEEDS_PILLOW.format("from_image with a file")).Image.open(image) as opened:
             return _grey_of_pillow(opened)
-    # Told by its methods, so that arrays need no Pillow.
+    # Recognised by its methods, so that arrays need no Pillow.
     if hasattr(image, "convert") and hasattr(image, "getbands"):
         return _grey_of_pillow(image)
     return _grey_of_array(to_numpy(image))
 
 
 def _grey_of_pillow(image: Any) -> NDArray[Any]:
-    # I, I;16 and F are grey already, on scales of their own that a conversion to bytes would clip.
+    # I, I;16 and F are grey already; a conversion to bytes would clip their larger scales.
     is_grey = image.mode == "F" or image.mode.startswith("I")
     return np.array(image if is_grey else image.convert("L"))
 
@@ -179,18 +176,5 @@ def _grey_of_array(pixels: NDArray[Any]) -> NDArray[Any]:
     if not is_colour:
         return pixels
     grey: NDArray[Any] = pixels[..., :3] @ _LUMA
-    return (
-        grey if pixels.dtype.kind == "f" else np.floor(grey + 0.5)
-    )  # whole numbers stay whole, as in Pillow
-
-
-def load_pillow(what: str) -> Any:
-    """Return Pillow, or raise an ImportError that says what needs it and names the extra."""
-    try:
-        import PIL
-        import PIL.Image
-        import PIL.ImageDraw
-        import PIL.ImageFont
-    except ImportError as error:
-        raise ImportError(f'{what} needs Pillow: pip install "airnp[images]"') from error
-    return PIL
+    # Whole numbers stay whole, as in Pillow.
+    return grey if pixels.dtype.kind == "f" else np.floor(grey + 0.5)
