@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from airnp._checks import checked_seed
+from airnp.engines import Auto
 from airnp.images.filling import Surroundings, TileFit, warn_of_holes
 from airnp.images.inpainting import PixelLimits, checked_grid, checked_options
 from airnp.images.masked_image import Group, Layout, check_kind
@@ -108,7 +109,7 @@ def inpaint(
     layout = Layout.of(image.shape, channel_axis, channels)
     picture = LazyImage.of(image, mask, layout)
     grid = checked_grid(picture.values.shape[-2], picture.values.shape[-1], tile, overlap)
-    settings = {**checked_options({**options, "threads": threads}), "seed": checked_seed(seed)}
+    settings = {**checked_options({"engine": Auto(threads), **options}), "seed": checked_seed(seed)}
     work = _Work(grid, TileFit(settings, has_neighbours=len(grid) > 1), PixelLimits.of(image.dtype, bounds))
 
     findings = survey(picture, grid)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from airnp.data.bounds import Bounds
 from airnp.data.inputs import EmptyLineWarning
-from airnp.engines import CPU
+from airnp.engines import Auto
 from airnp.fitting import fit
 from airnp.regularizers import Regularizer
 from airnp.results.newrows import RowModel
@@ -256,7 +256,7 @@ class AIRImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
             learning_rate=self.learning_rate,
             **({} if self._limits is None else self._limits.options(used)),
             seed=_seed(self.random_state),
-            engine="auto" if self.threads is None else CPU(self.threads),
+            engine=Auto(self.threads),
             progress=self.progress,
         )
         self.row_model_ = RowModel.from_result(self.result_)

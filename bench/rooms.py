@@ -32,7 +32,7 @@ SMALL = 60
 LATE = range(60, 81)
 """Iterations between which changes of room are counted."""
 
-SETTINGS = {"regularizers": None, "rank": 3, "stop": None, "seed": 0, "threads": 1, "record_every": 10**6}
+SETTINGS = {"rank": 3, "stop": None, "seed": 0, "engine": airnp.CPU(threads=1), "record": 10**6}
 
 
 def main() -> None:
@@ -113,9 +113,10 @@ def packages_in_cycles(imports: dict[str, set[str]]) -> set[str]:
 
 def _fit(iterations: int, form: str) -> None:
     values = np.random.default_rng(0).random((12, 10))
-    empty, depth = (0, 2) if form == "sparse" else (np.nan, 3)
-    matrix = np.where(values < 0.7, values, empty)
-    airnp.fit(matrix if empty else csr_array(matrix), form=form, depth=depth, max_iter=iterations, **SETTINGS)
+    if form == "sparse":
+        airnp.fit_sparse(csr_array(np.where(values < 0.7, values, 0)), max_iter=iterations, **SETTINGS)
+    else:
+        airnp.fit(np.where(values < 0.7, values, np.nan), max_iter=iterations, **SETTINGS)
 
 
 def _changes_per_iteration(form: str) -> float:

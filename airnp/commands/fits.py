@@ -22,6 +22,7 @@ from airnp.commands.base import (
     shows_progress,
     whole_number,
 )
+from airnp.engines import Auto
 
 if TYPE_CHECKING:
     from airnp.results.result import FitResult
@@ -162,7 +163,7 @@ def _checkpoint(options: argparse.Namespace, path: Path | str) -> airnp.Checkpoi
 
 def _engine(options: argparse.Namespace) -> dict[str, Any]:
     """Return the engine with the threads that the user wants, if any."""
-    return {} if options.threads is None else {"engine": airnp.CPU(options.threads)}
+    return {} if options.threads is None else {"engine": Auto(options.threads)}
 
 
 def _chosen(options: argparse.Namespace, *names: str) -> dict[str, Any]:

@@ -58,6 +58,16 @@ class CUDA:
             raise ValueError(f"precision: expected None or 'tf32', got {self.precision!r}")
 
 
+@dataclass(frozen=True)
+class Auto:
+    """The fastest engine that there is for the data, with so many threads if that is the CPU engine.
+
+    What ``"auto"`` means, for callers that share a machine among several fits.
+    """
+
+    threads: int | None = None
+
+
 class EngineChoice(NamedTuple):
     """The engine of one fit.
 
@@ -96,10 +106,11 @@ def select_engine(engine: Any, xp: Namespace) -> EngineChoice:
     xp : module
         The array namespace of the problem.
     """
-    name = "cpu" if isinstance(engine, CPU) else "cuda" if isinstance(engine, CUDA) else engine
+    names = {CPU: "cpu", CUDA: "cuda", Auto: "auto"}
+    name = names.get(type(engine), engine)
     if not isinstance(name, str) or (name != "auto" and name not in _MODULES):
-        names = ", ".join(map(repr, _MODULES))
-        raise ValueError(f"engine: expected one of 'auto', {names}, or CPU() or CUDA(), got {engine!r}")
+        known = ", ".join(map(repr, _MODULES))
+        raise ValueError(f"engine: expected one of 'auto', {known}, or CPU() or CUDA(), got {engine!r}")
     if name == "cpu" and not is_numpy_namespace(xp):
         raise ValueError(f"engine: 'cpu' works on NumPy arrays, the problem is in {namespace_name(xp)}")
     if name == "cuda" and not is_cupy_namespace(xp):
@@ -109,7 +120,7 @@ def select_engine(engine: Any, xp: Namespace) -> EngineChoice:
         )
     if name == "auto":
         name = "cpu" if is_numpy_namespace(xp) else "cuda" if is_cupy_namespace(xp) else "reference"
-    threads = engine.threads if isinstance(engine, CPU) else None
+    threads = engine.threads if isinstance(engine, CPU | Auto) else None
     precision = engine.precision if isinstance(engine, CUDA) else None
     ops = cast(Engine, importlib.import_module(_MODULES[name]))
     return EngineChoice(name, ops, available_threads() if threads is None else threads, precision)

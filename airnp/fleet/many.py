@@ -11,6 +11,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from airnp._checks import checked_seed, checked_whole
+from airnp.engines import Auto
 from airnp.fitting import fit
 from airnp.fleet.pools import ExecutorPool, Parcel, Pool, ProcessPool
 from airnp.fleet.workers import Report
@@ -142,7 +143,7 @@ def fit_many(
         pool = ExecutorPool(executor, workers, threads)
     else:
         raise TypeError(f"executor: expected a concurrent.futures.Executor, got {type(executor).__name__}")
-    shared = pool.pack({"threads": pool.threads, **settings})
+    shared = pool.pack({"engine": Auto(pool.threads), **settings})
     needs_seed = settings.get("seed") is None
     return _outcomes(_Reader(source, pool, shared, needs_seed), pool, retries, total, progress)
 

@@ -21,11 +21,8 @@ from airnp.training.progress import CountBar
 _WIDEST_OVERLAP = 64
 _SMALLEST_TILE = 16
 
-_NOT_FOR_TILES = (
-    *("Y", "mask", "operator", "weights", "record", "progress", "checkpoint"),
-    *("form", "offsets", "mask_factor", "batch_size"),
-)
-"""Options of :func:`airnp.fit` for one matrix, which several tiles cannot share, or for sparse ones."""
+_NOT_FOR_TILES = ("Y", "mask", "operator", "weights", "record", "progress", "checkpoint")
+"""Options of :func:`airnp.fit` for one matrix, which several tiles cannot share."""
 
 _FOR_TILES = tuple(name for name in inspect.signature(fit).parameters if name not in _NOT_FOR_TILES)
 
