@@ -18,7 +18,7 @@ from airnp.data.entries import Entries, is_sparse, read_entries
 from airnp.data.inputs import read
 from airnp.data.normalization import entries_by_range
 from airnp.data.prepared import prepare
-from airnp.engines import CPU, CUDA, select_engine
+from airnp.engines import CPU, CUDA, Auto, select_engine
 from airnp.model.factored import Layout
 from airnp.model.factorization import explained_memory, needed_bytes
 from airnp.model.fidelity import Huber, Squared, checked_fidelity
@@ -57,7 +57,7 @@ def fit(
     dtype: Any = None,
     normalize: bool = True,
     bounds: Any = None,
-    engine: str | CPU | CUDA = "auto",
+    engine: str | CPU | CUDA | Auto = "auto",
     record: int | Record | None = None,
     callback: Callback | None = None,
     progress: bool = False,
@@ -222,7 +222,7 @@ def fit_sparse(
     dtype: Any = None,
     normalize: bool = True,
     bounds: Any = None,
-    engine: str | CPU | CUDA = "auto",
+    engine: str | CPU | CUDA | Auto = "auto",
     record: int | Record | None = None,
     callback: Callback | None = None,
     progress: bool = False,

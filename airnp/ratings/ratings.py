@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from airnp.data.entries import by_rows, is_sparse
-from airnp.engines import CPU, CUDA
+from airnp.engines import CPU, CUDA, Auto
 from airnp.fitting import fit_sparse, host_sparse
 from airnp.model.fidelity import Squared
 from airnp.model.initialization import Gaussian
@@ -46,7 +46,7 @@ def fit_ratings(
     seed: int | None = None,
     xp: Any = None,
     device: Any = None,
-    engine: str | CPU | CUDA = "auto",
+    engine: str | CPU | CUDA | Auto = "auto",
     progress: bool = False,
     checkpoint: str | PathLike[str] | Checkpoint | None = None,
 ) -> SparseFitResult:
