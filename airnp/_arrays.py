@@ -177,3 +177,24 @@ def cast(array: Array, xp: Namespace, dtype: str) -> Array:
     if compat.is_numpy_array(array) or compat.is_cupy_array(array):
         return array.astype(dtype, order="C", copy=True)
     return xp.astype(array, getattr(xp, dtype), copy=True)
+
+
+def own_module(xp: Namespace) -> Any:
+    """Return NumPy or CuPy itself for the array API's name of it; None for any other namespace."""
+    if compat.is_numpy_namespace(xp):
+        return np
+    if compat.is_cupy_namespace(xp):
+        import cupy
+
+        return cupy
+    return None
+
+
+def place_sparse(matrix: Any, xp: Namespace, dtype: str) -> Any:
+    """Return a scipy.sparse.csr_array in a dtype, as it is for NumPy, on the device for CuPy."""
+    if compat.is_numpy_namespace(xp):
+        return matrix.astype(dtype)
+    from cupyx.scipy.sparse import csr_matrix
+
+    parts = (matrix.data.astype(dtype), matrix.indices, matrix.indptr)
+    return csr_matrix(tuple(map(xp.asarray, parts)), shape=matrix.shape)

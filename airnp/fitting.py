@@ -87,8 +87,8 @@ def fit(
         Default, None: AIR, a learned graph over the rows and one over the columns. ``[]`` is plain deep
         matrix factorisation.
     operator : LinearOperator, object with ``forward`` and ``adjoint``, or Operator, optional
-        Y = A(X): a scipy.sparse.linalg.LinearOperator acts on X.ravel(). ``Operator(A, shape)`` says the shape
-        of X where A does not tell.
+        Y = A(X): a scipy.sparse.linalg.LinearOperator acts on X.ravel(). ``Operator(A, shape)`` says the
+        shape of X where A does not tell.
     weights : array-like, optional
         Non-negative weight of each entry in the fidelity; zero is missing.
     fidelity : Squared or Huber, optional
@@ -124,10 +124,10 @@ def fit(
     engine : {"auto", "cpu", "cuda", "reference"}, CPU or CUDA
         What carries out the operations. ``"auto"`` is the fastest there is for the namespace: ``"cpu"``
         (numba and BLAS) for NumPy, ``"cuda"`` (fused kernels and cuBLAS) for CuPy. ``"reference"`` is the
-        specification, for every namespace. ``CPU(threads=2)`` and ``CUDA(precision="tf32")`` are for settings.
+        specification, for every namespace. ``CPU(threads=2)`` and ``CUDA(precision="tf32")`` have settings.
     record : int or Record, optional
-        Iterations between two records in ``history``, 10 by default; ``Record(every, truth)`` also records the
-        NMAE on missing entries. Only to look at: the answer does not depend on it.
+        Iterations between two records in ``history``, 10 by default; ``Record(every, truth)`` also records
+        the NMAE on missing entries. Only to look at: the answer does not depend on it.
     callback : callable, optional
         ``callback(iteration, state)`` at each record, ``state`` being a :class:`FitState`; a true answer
         stops the fit.
@@ -242,8 +242,8 @@ def fit_sparse(
     xp, device
         As in :func:`airnp.fit`; NumPy or CuPy.
     regularizers : list of Regularizer, optional
-        Of :class:`AdaptiveLaplacian`, :class:`FixedLaplacian` and :class:`WeightDecay`. Default, None: learned
-        graphs over rows and columns, on 20 nearest candidates each.
+        Of :class:`AdaptiveLaplacian`, :class:`FixedLaplacian` and :class:`WeightDecay`. Default, None:
+        learned graphs over rows and columns, on 20 nearest candidates each.
     offsets : bool or float
         Whether there are μ, b and c. A number is how many entries of zero shrink each offset; True is 10.
     mask_factor : {"rows", "columns", "both"}, optional

@@ -24,7 +24,7 @@ from airnp.commands.base import (
 from airnp.commands.fits import add_fit_arguments, explain_errors, fit_options
 
 if TYPE_CHECKING:
-    from airnp.images.files import Bools, Picture, Pixels
+    from airnp.images.formats import Bools, Picture, Pixels
 
 DESCRIPTION = """\
 Fill the missing pixels of a picture: grey or in colour, with or without alpha, of 8 or 16 bits. Formats go by
@@ -71,7 +71,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from airnp.images import files
+    from airnp.images import formats as files
 
     kind = files.kind_of(options.output)
     check_outputs(options, {"--output": options.output})
@@ -137,7 +137,7 @@ def _observed(options: argparse.Namespace, picture: Picture) -> Bools:
 
 def _by_mask(options: argparse.Namespace, picture: Picture) -> Bools:
     """Return where a mask is nearer to white than to black; the opposite with ``--mask-invert``."""
-    from airnp.images import files
+    from airnp.images import formats as files
 
     mask = files.read(options.mask)
     if mask.pixels.shape[:2] != picture.pixels.shape[:2]:
@@ -167,7 +167,7 @@ def _colour(text: str) -> tuple[int, ...]:
     try:
         from PIL import ImageColor
     except ImportError as error:
-        from airnp.images.files import NEEDS_PILLOW
+        from airnp.images.formats import NEEDS_PILLOW
 
         raise ImportError(NEEDS_PILLOW) from error
     try:

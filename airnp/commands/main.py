@@ -80,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
 
     # After the parser, so that --help does without it.
-    from airnp.images.files import PictureError
+    from airnp.images.formats import PictureError
 
     try:
         with _plain_warnings(options):

@@ -44,8 +44,8 @@ class Completion:
     result : FitResult
         Of the chosen settings on all observed entries.
     choice : dict
-        The settings: ``airnp.fit(Y, mask, **choice)`` repeats the fit. ``{"model": "low rank"}`` if the matrix
-        of low rank won.
+        The settings: ``airnp.fit(Y, mask, **choice)`` repeats the fit. ``{"model": "low rank"}`` if the
+        matrix of low rank won.
     candidates : Search
         All settings that were tried, with their errors on held-out entries; a table when printed.
     expected_nmae : float

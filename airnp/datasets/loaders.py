@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from airnp import masks
 from airnp.datasets.catalogue import ENTRIES, FILES, Dataset
 from airnp.datasets.download import locate
-from airnp.images.files import load_pillow
+from airnp.images.formats import load_pillow
 
 Matrix = NDArray[np.float64]
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from airnp._arrays import to_numpy
-from airnp.images.files import load_pillow
+from airnp.images.formats import load_pillow
 from airnp.masks.sampling import Mask, checked_between, checked_shape
 
 _NEEDS_PILLOW = '{} needs Pillow: pip install "airnp[images]"'

@@ -214,7 +214,7 @@ class FactoredObjective:
         return [*self.layout.shapes, *((1, edges.count) for edges in self.edges)]
 
     def adopt(self, params: list[Floats]) -> list[Floats]:
-        """Return a copy of saved parameters, on the host apart from other arrays: rounding may depend on it."""
+        """Return a copy of saved parameters, apart from other arrays: rounding may depend on that."""
         return [placed_apart(param, self._xp) for param in params]
 
     def kinds(self, params: Sequence[Floats]) -> list[Kind]:
@@ -397,9 +397,9 @@ class FactoredObjective:
 
     def adjacencies(self, params: Sequence[Floats]) -> list[Any]:
         """Return each regulariser's adjacency at ``params``; None where it has no graph."""
-        graphs = self._graph_weights(params)
-        nothing = GraphWeights(None, None, None)  # type: ignore[arg-type]
-        return [term.adjacency(*graphs.get(place, nothing)[:2]) for place, term in enumerate(self.terms)]
+        graphs = {place: graph[:2] for place, graph in self._graph_weights(params).items()}
+        none = (None, None)
+        return [term.adjacency(*graphs.get(place, none)) for place, term in enumerate(self.terms)]
 
 
 def chain_shapes(m: int, n: int, depth: int, rank: int) -> list[tuple[int, int]]:

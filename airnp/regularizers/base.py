@@ -8,7 +8,7 @@ is never formed, and returns a :class:`FactoredTerm`. One file holds both terms 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -80,6 +80,9 @@ class Term(ABC):
     is_plain: bool = True
     """Whether the arithmetic consists of the engine's operations alone."""
 
+    links: tuple[str, ...] = ("rows", "columns")
+    """Between which lines of X it passes something on: a line without entries is filled through it."""
+
     def prepare(
         self, ops: Engine, x: Array, v: Array | None, update: Update | None, memory: Memory
     ) -> Contribution:
@@ -141,6 +144,9 @@ class FactoredTerm(ABC):
     weight: float
     acts_on: Literal["sides", "factors", "mask"] = "sides"
     """U and V as a whole, U and V as the chain of factors gives them, or the matrices of the mask factor."""
+
+    links: tuple[str, ...] = ()
+    """Between which lines of X it passes something on."""
 
     candidates: Candidates | None = None
     """Where the edges of a learned graph come from; None where nothing is learned."""
@@ -214,3 +220,8 @@ def checked_side(axis: Any) -> str:
     if axis not in ("rows", "columns"):
         raise ValueError(f"axis: fit_sparse has graphs over 'rows' and 'columns', got {axis!r}")
     return str(axis)
+
+
+def linked_lines(terms: Sequence[Term | FactoredTerm]) -> set[str]:
+    """Return which lines of X, "rows" or "columns", some term links to each other."""
+    return {axis for term in terms if term.weight > 0 for axis in term.links}

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from array_api_compat import array_namespace, is_array_api_obj, is_cupy_namespace, is_numpy_namespace
+from array_api_compat import array_namespace, is_array_api_obj
 
-from airnp._arrays import Array, from_numpy, to_numpy
+from airnp._arrays import Array, from_numpy, own_module, place_sparse, to_numpy
 from airnp._checks import checked_choice
 from airnp.data.entries import Pattern
 from airnp.data.linearmaps import Columns, Rows, Transform, axis_name, checked_axis
@@ -44,6 +44,8 @@ class FixedGraphTerm(Term):
         self._shown = shown
         self._degree = degree
         self.is_plain = isinstance(transform, Rows | Columns)
+        if self.is_plain:
+            self.links = ("rows" if isinstance(transform, Rows) else "columns",)
 
     def accumulate(self, ops: Engine, x: Array, g: Array, contribution: Contribution) -> tuple[Array, Array]:
         """Add 2 λ T*(L Z) to the gradient."""
@@ -107,7 +109,7 @@ class FixedLaplacian(Regularizer):
         """Return the term for a problem."""
         transform, nodes = bound_nodes(self.axis, problem)
         self._check_nodes(nodes)
-        has_sparse = is_numpy_namespace(problem.xp) or is_cupy_namespace(problem.xp)
+        has_sparse = own_module(problem.xp) is not None
         keep_sparse = _is_sparse(self._adjacency) and has_sparse and not problem.batch
         adjacency, degree = _placed_graph(self._adjacency, problem, keep_sparse)
         shown = self._adjacency.astype(problem.dtype) if keep_sparse else adjacency
@@ -140,7 +142,7 @@ class FactoredFixedGraphTerm(FactoredTerm):
     """λ tr(Zᵀ L Z) of X = U Vᵀ with L given and sparse; see :mod:`airnp.regularizers.factored_graphs`."""
 
     def __init__(self, weight: float, axis: str, adjacency: Any, dtype: Any, xp: Any) -> None:
-        self.weight, self._axis, self._adjacency = weight, axis, adjacency
+        self.weight, self._axis, self._adjacency, self.links = weight, axis, adjacency, (axis,)
         indptr, indices = adjacency.indptr.astype(np.int64), adjacency.indices.astype(np.int32)
         self._pattern = Pattern(indptr, indices, adjacency.shape[1])
         self._weights = xp.asarray(adjacency.data.astype(dtype))
@@ -214,13 +216,8 @@ def _placed_graph(adjacency: Any, problem: Problem, keep_sparse: bool) -> tuple[
     """Return adjacency and degrees where the problem lives."""
     xp, device, dtype = problem.xp, problem.device, problem.dtype
     degree = from_numpy(np.asarray(adjacency.sum(axis=1)).reshape(-1), xp, device, dtype)
-    if keep_sparse and is_cupy_namespace(xp):
-        from cupyx.scipy.sparse import csr_matrix
-
-        parts = (adjacency.data.astype(dtype), adjacency.indices, adjacency.indptr)
-        return csr_matrix(tuple(map(xp.asarray, parts)), shape=adjacency.shape), degree
     if keep_sparse:
-        return adjacency.astype(dtype), degree
+        return place_sparse(adjacency, xp, dtype), degree
     dense = adjacency.toarray() if _is_sparse(adjacency) else adjacency
     return from_numpy(dense, xp, device, dtype), degree
 

@@ -106,6 +106,7 @@ class LearnedGraphTerm(Term):
         self._kind = kind
         if isinstance(transform, Rows | Columns):
             self.scaled_lines = "rows" if isinstance(transform, Rows) else "columns"
+            self.links = (self.scaled_lines,)
         self.is_plain = self.scaled_lines is not None
 
     def prepare(
@@ -152,7 +153,7 @@ class FactoredLearnedGraphTerm(FactoredTerm):
     """λ tr(Zᵀ L Z) of X = U Vᵀ with V over candidate edges; see :mod:`airnp.regularizers.factored_graphs`."""
 
     def __init__(self, weight: float, axis: str, candidates: Candidates) -> None:
-        self.weight, self.candidates, self._axis = weight, candidates, axis
+        self.weight, self.candidates, self._axis, self.links = weight, candidates, axis, (axis,)
 
     def accumulate(
         self, ops: Engine, sides: Mapping[str, Side], graph: GraphWeights | None, space: Workspace

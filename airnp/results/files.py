@@ -87,7 +87,7 @@ def _plain_labels(pair: Labels) -> list[dict[str, Any]]:
     return [index_to_plain(pair.index), index_to_plain(pair.columns)]
 
 
-def load(path: str | PathLike[str]) -> FitResult:
+def load(path: str | PathLike[str]) -> Any:
     """Read a result that :meth:`airnp.FitResult.save` or :meth:`airnp.SparseFitResult.save` wrote.
 
     Its arrays are NumPy's.
@@ -165,10 +165,10 @@ def is_sparse_form(header: dict[str, Any]) -> bool:
     return header.get("form") == "sparse"
 
 
-def assembled(header: dict[str, Any], arrays: dict[str, Any]) -> FitResult:
+def assembled(header: dict[str, Any], arrays: dict[str, Any]) -> Any:
     """Return the result in a file, whatever else may be in it."""
     if is_sparse_form(header):
-        return assembled_sparse(header, arrays)  # type: ignore[return-value]  # what was saved
+        return assembled_sparse(header, arrays)
     columns = {
         name.removeprefix("history_"): array for name, array in arrays.items() if name.startswith("history_")
     }

@@ -87,7 +87,7 @@ class CheckpointFile:
             warnings.warn(f"checkpoint: could not write {self._path}: {error}", RuntimeWarning, stacklevel=3)
 
     def _packed_task(self, packer: Packer, given: dict[str, str]) -> dict[str, Any]:
-        """Return data and settings as JSON can hold them; ``given`` gets what must be given again, and why."""
+        """Return data and settings as JSON can hold them; name in ``given`` what must be given again."""
         options, stored = self._options, self._task.stored()
         truth = options.record.truth
         asked = {

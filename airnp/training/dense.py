@@ -17,6 +17,7 @@ from airnp.data.prepared import Operator, PreparedData
 from airnp.engines import EngineChoice
 from airnp.engines.contract import NO_MEMORY
 from airnp.model.objective import ModelSettings, Objective
+from airnp.regularizers.base import linked_lines
 from airnp.results.calibration import Calibration, calibration
 from airnp.results.files import result_record
 from airnp.results.history import History
@@ -103,7 +104,8 @@ class DenseTask:
         seed: int,
     ) -> FitResult:
         """Return the result at an iterate."""
-        data, params, iteration = self.data, chosen.params, chosen.iteration
+        data, iteration = self.data, chosen.iteration
+        params = self._with_filled_lines(objective, chosen.params)
         return FitResult(
             matrix=data.restored(objective.matrix(params)),
             factors=list(params[: objective.depth]),
@@ -120,6 +122,27 @@ class DenseTask:
             calibration=self._calibration(objective, blind, held_out),
             bounds=data.bounds,
         )
+
+    def _with_filled_lines(self, objective: Objective, params: list[Array]) -> list[Array]:
+        """Return parameters in which lines without entries have the mean factor of the others.
+
+        Only where no regulariser links them to others: their own factors are where they started, and their
+        entries would be the least of the data. The row of W[L-1] is that of X, the column of W[0] that of X.
+        """
+        if self.data.original is None:
+            return params
+        filled, linked = list(params), linked_lines(objective.terms)
+        xp, mask = self.xp, self.data.observations.mask
+        for axis, level, across in (("rows", objective.depth - 1, -1), ("columns", 0, -2)):
+            seen = xp.any(mask, axis=across, keepdims=True)
+            if axis not in linked and not bool(xp.all(seen)):
+                factor = filled[level]
+                along = -2 if axis == "rows" else -1
+                weights = xp.astype(seen, factor.dtype)
+                mean = xp.sum(weights * factor, axis=along, keepdims=True)
+                mean = mean / xp.sum(weights, axis=along, keepdims=True)
+                filled[level] = xp.where(seen, factor, mean)
+        return filled
 
     def _calibration(
         self, objective: Objective, blind: Choice | None, held_out: Bools | None

@@ -35,7 +35,7 @@ class Loop:
         self._file = None if options.checkpoint is None else CheckpointFile(task, rule, options)
 
     def run(self) -> Any:
-        """Make iterations until a rule, the callback, the user or ``max_iter`` ends them; return the result."""
+        """Iterate until a rule, the callback, the user or ``max_iter`` ends the fit; return the result."""
         run = self._run
         try:
             with ProgressBar(run.options.max_iter, run.options.progress) as bar:

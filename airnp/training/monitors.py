@@ -157,7 +157,7 @@ class HeldOutMonitor(Monitor):
         return np.where(falling, passed, passed / 3)
 
     def _improves(self, state: FitState) -> Bools:
-        """Keep the parameters of every problem whose error is the lowest so far, or almost; return which is."""
+        """Keep every problem whose error is the lowest so far, or almost; return where it is the lowest."""
         error, fit = self._judge.errors(state)
         better = (error < self._best_error) & ~self._ended
         tolerance = self._rule.tolerance

@@ -8,9 +8,8 @@ from hashlib import blake2b
 from typing import Any
 
 import numpy as np
-from array_api_compat import is_numpy_namespace
 
-from airnp._arrays import Array, to_numpy
+from airnp._arrays import Array, own_module, to_numpy
 from airnp.data.bounds import Bounds
 from airnp.data.entries import Entries, read_entries
 from airnp.data.holdout import random_entries
@@ -19,6 +18,7 @@ from airnp.engines import EngineChoice
 from airnp.engines.contract import Offsets
 from airnp.model.factored import FactoredObjective, Layout
 from airnp.regularizers import Regularizer
+from airnp.regularizers.base import linked_lines
 from airnp.results.files import sparse_record
 from airnp.results.history import History
 from airnp.results.sparse_result import SparseFitResult, SparseGraph
@@ -88,7 +88,7 @@ class SparseTask:
             self.layout,
             self.regularizers,
             ops=self.engine.ops,
-            xp=_own_module(self.xp),
+            xp=own_module(self.xp),
             scale=self.scale,
             shrinkage=self.shrinkage or 0.0,
             batch_size=self.batch_size,
@@ -119,10 +119,12 @@ class SparseTask:
             mean = self.base + self.span * float(sides.offsets.mean[0, 0])
             rows, columns = (_scaled(side, self.span) for side in (sides.offsets.rows, sides.offsets.columns))
             offsets = Offsets(mean, rows, columns)
-        root = np.sqrt(self.span)
+        factors = [_scaled(side, np.sqrt(self.span)) for side in (sides.u, sides.v)]
+        if offsets is None:
+            self._fill_empty_lines(objective, factors)
         return SparseFitResult(
-            row_factors=_scaled(sides.u, root),
-            column_factors=_scaled(sides.v, root),
+            row_factors=factors[0],
+            column_factors=factors[1],
             offsets=offsets,
             base=self.base,
             graphs=_fitted_graphs(objective, chosen),
@@ -133,6 +135,17 @@ class SparseTask:
             seed=seed,
             bounds=self.bounds,
         )
+
+    def _fill_empty_lines(self, objective: FactoredObjective, factors: list[Any]) -> None:
+        """Give lines without entries, which no graph links to others, the mean factor of the others.
+
+        Their own factors are where they started: their entries would be the least of the data.
+        """
+        counts = {"rows": self.entries.pattern.counts, "columns": self.entries.column_counts}
+        linked = linked_lines(objective.terms)
+        for factor, (axis, count) in zip(factors, counts.items(), strict=True):
+            if axis not in linked and (count == 0).any():
+                factor[count == 0] = factor[count > 0].mean(axis=0)
 
     def record(self, result: SparseFitResult) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return a result as a header that JSON can hold, and named arrays of NumPy."""
@@ -174,15 +187,6 @@ def check_same_data(header: dict[str, Any], S: Any, dtype: Any) -> None:
     """Raise unless the run in a file, of which this is the header, fits these very entries."""
     if header.get("data") != fingerprint(*entries_by_range(read_entries(S, dtype))):
         raise ValueError("Y: expected the entries that the run in the file fits, got others")
-
-
-def _own_module(xp: Any) -> Any:
-    """Return NumPy or CuPy itself: the array API's names for them lack what the factored form uses."""
-    if is_numpy_namespace(xp):
-        return np
-    import cupy
-
-    return cupy
 
 
 def _scaled(array: Any, factor: Any) -> Any:

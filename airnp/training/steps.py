@@ -1,4 +1,4 @@
-"""Optimiser steps on the parameters of an objective, with a copy of the last state that is whole and finite."""
+"""Optimiser steps on the parameters of an objective, with a copy of the last whole and finite state."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """When to stop, and which iterate to return, from observed data alone.
 
-A rule says what the user wants and can serve many fits; :meth:`StopRule.begin` returns the monitor of one fit.
+A rule says what the user wants and serves many fits; :meth:`StopRule.begin` returns the monitor of one fit.
 """
 
 from __future__ import annotations

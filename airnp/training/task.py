@@ -1,7 +1,7 @@
 """What the loop needs from a model, whichever form it has: protocols, and the iterates that are chosen.
 
-:mod:`airnp.training.dense` and :mod:`airnp.training.sparse` implement them. What truly differs between the two
-forms is declared there as data: how a refit goes on, by which measure held-out entries judge.
+:mod:`airnp.training.dense` and :mod:`airnp.training.sparse` implement them. What truly differs between the
+two forms is declared there as data: how a refit goes on, by which measure held-out entries judge.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ class Task(Protocol):
         stop_reason: str,
         seed: int,
     ) -> Any:
-        """Return the result at an iterate; ``blind`` is the best one that has not seen the held-out entries."""
+        """Return the result at an iterate; ``blind`` is the best one that has not seen held-out entries."""
 
     def record(self, result: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return a result as a header that JSON can hold, and named arrays of NumPy."""

@@ -9,8 +9,8 @@ from PIL import Image
 
 import airnp.images.inpainting
 from airnp.commands.demo import scene
-from airnp.images import files
-from airnp.images.files import Picture
+from airnp.images import formats as files
+from airnp.images.formats import Picture
 from tests.commands.commandline import facts, main, mistake
 
 QUICK = "--max-iter 20 --quiet"

@@ -11,8 +11,8 @@ import pytest
 import tifffile
 from PIL import Image
 
-from airnp.images import files
-from airnp.images.files import Picture, PictureError
+from airnp.images import formats as files
+from airnp.images.formats import Picture, PictureError
 
 LOSSLESS = (".png", ".tif", ".tiff", ".webp", ".bmp")
 
