@@ -246,7 +246,7 @@ def _run_sparse(options: argparse.Namespace, matrix: Any) -> int:
         matrix.data.astype(np.float64),
         lambda k: f"row {matrix.row[k] + 1}, column {matrix.col[k] + 1}",
     )
-    names = {"Y": str(options.table), "xp": "--device"}
+    names = {"S": str(options.table), "xp": "--device"}
     whole = _whole_columns(matrix) if options.round else None
     result, facts = fit_sparse(options, names, matrix, bounds=bounds_of(options, whole))
     if outputs.output is not None:

@@ -125,7 +125,7 @@ def _run(options: argparse.Namespace) -> int:
     triples.write(io.BytesIO(), kind, names, [], [], ratings.data[:0])  # a rehearsal
 
     if options.resume is None:
-        arguments = {"R": str(options.table), "Y": str(options.table)}
+        arguments = {"R": str(options.table), "S": str(options.table)}
         result, facts = fit_ratings(options, arguments, ratings, bounds=bounds_of(options))
     else:
         _check_run(options, ratings)

@@ -156,17 +156,17 @@ def read_entries(matrix: Any, dtype: Any = None, weights: Any = None) -> Entries
     """
     if not is_sparse(matrix):
         raise TypeError(
-            f"Y: form='sparse' expects a sparse matrix of SciPy, got {type(matrix).__name__}; "
+            f"S: expected a sparse matrix of SciPy, got {type(matrix).__name__}; "
             "scipy.sparse.coo_array((values, (rows, columns)), shape) makes one"
         )
     if matrix.ndim != 2:
-        raise ValueError(f"Y: expected a sparse matrix (m, n), got shape {matrix.shape}")
+        raise ValueError(f"S: expected a sparse matrix (m, n), got shape {matrix.shape}")
     if matrix.dtype.kind not in "biuf":
-        raise TypeError(f"Y: expected real numbers, got dtype {matrix.dtype}")
+        raise TypeError(f"S: expected real numbers, got dtype {matrix.dtype}")
     kind = natural_float(matrix.dtype) if dtype is None else requested_float(dtype)
     rows = by_rows(matrix)
     if rows.nnz == 0:
-        raise ValueError(f"Y: expected at least one stored entry, got none in {matrix.shape}")
+        raise ValueError(f"S: expected at least one stored entry, got none in {matrix.shape}")
     with np.errstate(over="ignore"):
         values = rows.data.astype(kind)
     indices = rows.indices.astype(np.int32 if matrix.shape[1] < 2**31 else np.int64)
@@ -175,7 +175,7 @@ def read_entries(matrix: Any, dtype: Any = None, weights: Any = None) -> Entries
         found = _weighted(found, read_weights(weights, matrix, rows).astype(kind))
     if not np.isfinite(found.values).all():
         count = int((~np.isfinite(found.values)).sum())
-        raise ValueError(f"Y: {count} stored entries are not finite in {kind}")
+        raise ValueError(f"S: {count} stored entries are not finite in {kind}")
     _warn_of_empty_lines(found)
     return found
 

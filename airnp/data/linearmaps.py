@@ -297,12 +297,6 @@ def measurement_operator(
     return guarded, shape
 
 
-def check_shape_of_entries(shape: Any, found: tuple[int, int]) -> None:
-    """Raise unless ``shape``, if given, is that of the matrices found in Y."""
-    if shape is not None and _checked_shape(shape) != found:
-        raise ValueError(f"shape: expected that of Y, {found}, or None without operator, got {shape!r}")
-
-
 def _checked_shape(shape: Any) -> tuple[int, int]:
     try:
         m, n = map(index, shape)

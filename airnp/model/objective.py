@@ -60,7 +60,7 @@ class Objective:
     .. math:: F(X) + \sum_i λ_i R_i(T_i(X)), \qquad X = W[L-1] \cdots W[1] W[0]
 
     Nothing is normalised: what you give is what is fitted. For completing a matrix use :func:`airnp.fit`;
-    this class is for those who bring an optimiser of their own.
+    this class is for use with an optimiser of your own.
 
     Parameters
     ----------

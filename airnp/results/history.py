@@ -1,4 +1,4 @@
-"""What a fit recorded on its way."""
+"""The history of a fit: loss, fidelity and energies at the iterations that were recorded."""
 
 from __future__ import annotations
 

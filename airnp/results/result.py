@@ -1,4 +1,4 @@
-"""What a fit gives back."""
+"""The result of a fit: the completed matrix, factors, graphs and history."""
 
 from __future__ import annotations
 

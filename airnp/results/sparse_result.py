@@ -1,4 +1,4 @@
-"""What a sparse fit gives back."""
+"""The result of a sparse fit: thin factors that predict any entry."""
 
 from __future__ import annotations
 
@@ -81,8 +81,7 @@ class SparseFitResult:
     >>> import airnp
     >>> from scipy.sparse import coo_array
     >>> ratings = coo_array(([4.0, 5.0, 1.0, 2.0], ([0, 0, 1, 1], [0, 1, 0, 1])), shape=(2, 2))
-    >>> result = airnp.fit(ratings, rank=1, form="sparse", offsets=1.0, regularizers=[], max_iter=50,
-    ...                    stop=None, seed=0)
+    >>> result = airnp.fit_sparse(ratings, 1, offsets=1.0, regularizers=[], max_iter=50, stop=None, seed=0)
     >>> bool(result.predict([0, 1], [0, 0])[0] > 3)
     True
     """

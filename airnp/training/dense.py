@@ -20,7 +20,6 @@ from airnp.model.objective import ModelSettings, Objective
 from airnp.regularizers.base import linked_lines
 from airnp.results.calibration import Calibration, calibration
 from airnp.results.files import result_record
-from airnp.results.history import History
 from airnp.results.result import FitResult, FittedRegularizer
 from airnp.training.recorder import FitState
 from airnp.training.task import Bools, Choice, Refit, Values
@@ -97,11 +96,7 @@ class DenseTask:
         chosen: Choice,
         blind: Choice | None,
         held_out: Bools | None,
-        *,
-        history: History,
-        n_iter: int,
-        stop_reason: str,
-        seed: int,
+        **told: Any,
     ) -> FitResult:
         """Return the result at an iterate."""
         data, iteration = self.data, chosen.iteration
@@ -110,11 +105,8 @@ class DenseTask:
             matrix=data.restored(objective.matrix(params)),
             factors=list(params[: objective.depth]),
             regularizers=_fitted_regularizers(objective, params),
-            history=history,
-            n_iter=n_iter,
+            **told,
             best_iter=int(iteration) if iteration.ndim == 0 else iteration,
-            stop_reason=stop_reason,
-            seed=seed,
             normalization=data.normalization,
             mask=None if data.original is None else data.observations.mask,
             observed=data.original,

@@ -22,7 +22,7 @@ class GraphRecorder:
     ----------
     at : sequence of int
         Iterations at which to keep them. A fit calls back at its first iteration, at its last, and at every
-        multiple of ``record_every``; each moment is taken at the first call that is not before it.
+        multiple of ``record``; each moment is taken at the first call that is not before it.
 
     Attributes
     ----------

@@ -42,7 +42,7 @@ class Monitor:
     """Whether the fit may have a second phase, with all observations, under another monitor."""
 
     remembered: tuple[str, ...] | None = None
-    """Names of the attributes that change during a fit, so that it can be resumed; None if nobody said.
+    """Names of the attributes that change during a fit, so that it can be resumed; None if not declared.
 
     Values are replaced, not mutated, so saved references remain snapshots.
     """

@@ -20,7 +20,6 @@ from airnp.model.factored import FactoredObjective, Layout
 from airnp.regularizers import Regularizer
 from airnp.regularizers.base import linked_lines
 from airnp.results.files import sparse_record
-from airnp.results.history import History
 from airnp.results.sparse_result import SparseFitResult, SparseGraph
 from airnp.training.recorder import FitState
 from airnp.training.task import Bools, Choice, Refit, Values
@@ -106,11 +105,7 @@ class SparseTask:
         chosen: Choice,
         blind: Choice | None,
         held_out: Bools | None,
-        *,
-        history: History,
-        n_iter: int,
-        stop_reason: str,
-        seed: int,
+        **told: Any,
     ) -> SparseFitResult:
         """Return the result at an iterate, in the data's units."""
         sides = objective.sides(chosen.params)
@@ -128,11 +123,8 @@ class SparseTask:
             offsets=offsets,
             base=self.base,
             graphs=_fitted_graphs(objective, chosen),
-            history=history,
-            n_iter=n_iter,
+            **told,
             best_iter=int(chosen.iteration),
-            stop_reason=stop_reason,
-            seed=seed,
             bounds=self.bounds,
         )
 

@@ -17,7 +17,6 @@ import numpy.typing as npt
 from airnp._arrays import Array, copied, from_numpy
 from airnp.engines.contract import Engine, Memory, Update
 from airnp.optimizers import Kind
-from airnp.results.history import History
 
 Bools = npt.NDArray[np.bool_]
 Values = npt.NDArray[np.float64]
@@ -174,13 +173,12 @@ class Task(Protocol):
         chosen: Choice,
         blind: Choice | None,
         held_out: Bools | None,
-        *,
-        history: History,
-        n_iter: int,
-        stop_reason: str,
-        seed: int,
+        **told: Any,
     ) -> Any:
-        """Return the result at an iterate; ``blind`` is the best one that has not seen held-out entries."""
+        """Return the result at an iterate; ``blind`` is the best one that has not seen held-out entries.
+
+        ``told`` are the result's history, n_iter, stop_reason and seed.
+        """
 
     def record(self, result: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return a result as a header that JSON can hold, and named arrays of NumPy."""
