@@ -14,7 +14,7 @@ from typing import Any
 
 from array_api_compat import is_numpy_namespace
 
-from airnp._arrays import namespace_name, to_numpy
+from airnp._arrays import namespace_name
 from airnp.results.files import write_archive
 from airnp.training.options import Options
 from airnp.training.records import Packer, UnstorableError
@@ -89,7 +89,6 @@ class CheckpointFile:
     def _packed_task(self, packer: Packer, given: dict[str, str]) -> dict[str, Any]:
         """Return data and settings as JSON can hold them; name in ``given`` what must be given again."""
         options, stored = self._options, self._task.stored()
-        truth = options.record.truth
         asked = {
             "regularizers": stored.pop("regularizers"),
             "stop": self._rule,
@@ -113,13 +112,5 @@ class CheckpointFile:
             "dtype": self._task.dtype,
             "asked": packed,
             "stored": packer.packed(stored),
-            "options": packer.packed(
-                {
-                    "seed": options.seed,
-                    "engine": options.engine.settings,
-                    "record_every": options.record.every,
-                    "truth": None if truth is None else to_numpy(truth),
-                    "checkpoint_every": self._every,
-                }
-            ),
+            "options": packer.packed(options.stored()),
         }

@@ -9,6 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from airnp._arrays import to_numpy
 from airnp._checks import checked_number, checked_seed, checked_whole
 from airnp.engines import EngineChoice
 from airnp.optimizers import resolve_optimizer
@@ -119,6 +120,28 @@ class Options:
             progress=bool(progress),
             checkpoint=checked_checkpoint(checkpoint),
         )
+
+    def stored(self) -> dict[str, Any]:
+        """Return what a checkpoint holds of these options, as plain values and arrays.
+
+        ``init``, ``optimizer`` and ``callback`` may be a user's own: the checkpoint sees to them by itself.
+        """
+        truth = self.record.truth
+        return {
+            "seed": self.seed,
+            "engine": self.engine.settings,
+            "record": Record(self.record.every, None if truth is None else to_numpy(truth)),
+            "every": None if self.checkpoint is None else self.checkpoint.every,
+        }
+
+    @classmethod
+    def restore(
+        cls, stored: dict[str, Any], file: str, checkpoint: Checkpoint | bool | None, **given: Any
+    ) -> Options:
+        """Return the options of a resumed run: what :meth:`stored` returned, and what is given again."""
+        if checkpoint is True:
+            checkpoint = Checkpoint(file, stored["every"])
+        return cls(seed=stored["seed"], record=stored["record"], checkpoint=checkpoint or None, **given)
 
 
 def checked_record(record: Any) -> Record:

@@ -25,6 +25,7 @@ from airnp.engines.contract import Edges, Moments
 from airnp.model.fidelity import Huber, Squared
 from airnp.model.initialization import Balanced, Gaussian
 from airnp.optimizers import Adam, AdamState, DescentState, ExponentialDecay, GradientDescent
+from airnp.training.options import Record
 from airnp.training.stopping import EnergyChange, HeldOut, NeverStop
 from airnp.training.task import Choice
 
@@ -35,7 +36,7 @@ _CLASSES: dict[str, type] = {
         *(getattr(regularizers, name) for name in regularizers.__all__),
         *(Blocks, Columns, Rows, CPU, CUDA, Huber, Squared),
         *(Choice, EnergyChange, HeldOut, NeverStop),
-        *(Balanced, Bounds, Gaussian),
+        *(Balanced, Bounds, Gaussian, Record),
         *(Edges, Entries, Pattern),
     )
 }

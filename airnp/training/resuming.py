@@ -20,7 +20,7 @@ from airnp.regularizers import Regularizer
 from airnp.results.files import assembled, is_sparse_form, naming_file, read_archive
 from airnp.training.dense import DenseTask
 from airnp.training.loop import Loop
-from airnp.training.options import Callback, Checkpoint, Options, Record, checked_callback, checked_checkpoint
+from airnp.training.options import Callback, Checkpoint, Options, checked_callback, checked_checkpoint
 from airnp.training.records import unpacked
 from airnp.training.run import RunState
 from airnp.training.sparse import SparseTask
@@ -118,7 +118,7 @@ def resume(
         raise ValueError(f"{name}: holds a result, but no run to go on with; see checkpoint= of airnp.fit")
     most = run["max_iter"] if max_iter is None else checked_whole("max_iter", max_iter)
     _check_limit(most, run)
-    saves = None if checkpoint is None or isinstance(checkpoint, bool) else checked_checkpoint(checkpoint)
+    saves = checkpoint if isinstance(checkpoint, bool) else checked_checkpoint(checkpoint)
     is_over = run["state"] is None and run["obstacle"] is None
     if run["finished"] and (most == run["max_iter"] or is_over):
         return result
@@ -137,19 +137,17 @@ def resume(
         del arrays
         asked = {key: parts["asked"].get(key, value) for key, value in asked.items()}
         said = parts["options"]
-        if checkpoint is True:
-            saves = Checkpoint(name, said["checkpoint_every"])
         chosen = select_engine(said["engine"] if engine is None else engine, place.xp)
-        options = Options(
+        options = Options.restore(
+            said,
+            name,
+            saves,
             max_iter=most,
-            seed=said["seed"],
             init=asked["init"],
             optimizer=resolve_optimizer(asked["optimizer"], 0.0),
             engine=chosen,
-            record=Record(said["record_every"], said["truth"]),
             callback=callback,
             progress=progress,
-            checkpoint=saves,
         )
         rule, state = resolve_stop(asked["stop"]), RunState(**parts["state"])
         stored = {**parts["stored"], "regularizers": asked["regularizers"], "operator": operator}
