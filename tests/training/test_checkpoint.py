@@ -233,9 +233,7 @@ CASES: dict[str, Case] = {
         optimizer=Adam(1e-2),
         max_iter=160,
     ),
-    "sparse: held out, no refit": sparse(
-        stop=HeldOut(0.1, every=7, refit=False), max_iter=60, batch_size=50
-    ),
+    "sparse: held out, no refit": sparse(stop=HeldOut(0.1, every=7, refit=False), max_iter=60, batch_size=50),
     "sparse: energies": sparse(regularizers=[NEAREST], stop=EnergyChange(2e-4), max_iter=300),
     "sparse: descent": sparse(optimizer=GradientDescent(0.5), stop=SPARSE_QUICK, max_iter=120),
     "sparse: standstill": sparse(
@@ -649,12 +647,11 @@ def test_what_the_file_holds_must_not_be_given(name, file):
 
 
 def test_the_engine_of_a_resumed_run_may_have_other_settings(file):
-    """The sparse form gives the same bits with any number of threads here: one row of work each."""
     stop = raise_at(20, KeyboardInterrupt)
     CASES["AIR"].fit(checkpoint=file, callback=stop)
     resumed = airnp.resume(file, callback=stop, engine=airnp.CPU(threads=2), checkpoint=None)
     np.testing.assert_allclose(resumed.X, CASES["AIR"].fit().X, rtol=1e-9)
-    with pytest.raises(ValueError, match="^engine: 'cuda' works on CuPy arrays"):
+    with pytest.raises(ValueError, match=r"^engine: 'cuda' works on CuPy arrays"):
         airnp.resume(file, callback=stop, engine=airnp.CUDA())
 
 
