@@ -1,37 +1,70 @@
-"""``fit`` from outside: seeds, records, callbacks, interrupts, divergence, checkpoints, refusals."""
+"""``airnp.fit`` and ``airnp.fit_sparse`` from outside: seeds, results, memory, and every argument."""
 
 from __future__ import annotations
 
-import itertools
-import os
-import pickle
-import signal
-import threading
+import inspect
+import json
+import subprocess
+import sys
+import textwrap
+import warnings
+from pathlib import Path
 from typing import Any
 
+import array_api_strict
 import numpy as np
 import pytest
 import scipy.sparse
+from scipy.sparse import coo_array, csr_array
 
 import airnp
-from airnp import AdaptiveLaplacian, DivergenceError, EnergyChange, GradientDescent, HeldOut, TotalVariation
-from airnp.engines import reference
+from airnp import (
+    Adam,
+    AdaptiveLaplacian,
+    EnergyChange,
+    FixedLaplacian,
+    HeldOut,
+    Nearest,
+    Record,
+    TotalVariation,
+    WeightDecay,
+)
+from airnp._devices import device_memory
+from airnp.data.entries import read_entries
+from tests.equality import assert_same
 
 RNG = np.random.default_rng(7)
 TRUTH = RNG.random((13, 3)) @ RNG.random((3, 10)) * 40 - 7
 MASK = RNG.random(TRUTH.shape) < 0.65
-ALL_GRAPHS = [
-    AdaptiveLaplacian("rows"),
-    AdaptiveLaplacian("columns", 2e-3, "global"),
-    AdaptiveLaplacian("rows", 1e-4, "product"),
-    TotalVariation(1e-3),
-]
 
 
 def fit(**options: Any) -> airnp.FitResult:
-    settings: dict[str, Any] = {"max_iter": 60, "stop": None, "seed": 3, **options}
-    Y, mask = settings.pop("Y", TRUTH), settings.pop("mask", MASK)
-    return airnp.fit(Y, mask, **settings)
+    return airnp.fit(**{"Y": TRUTH, "mask": MASK, "max_iter": 60, "stop": None, "seed": 3, **options})
+
+
+def table(m: int = 40, n: int = 30, rank: int = 2, share: float = 0.5) -> tuple[np.ndarray, csr_array]:
+    """Return a matrix of low rank with entries around 3, and a sparse matrix of some of them."""
+    rng = np.random.default_rng(0)
+    truth = 3 + rng.standard_normal((m, rank)) @ rng.standard_normal((rank, n))
+    return truth, csr_array(np.where(rng.random((m, n)) < share, truth, 0))
+
+
+COMPLETE, STORED = table()
+
+
+def fit_sparse(S: Any = STORED, **options: Any) -> airnp.SparseFitResult:
+    quick = {"rank": 3, "depth": 2, "max_iter": 60, "stop": None, "seed": 0}
+    return airnp.fit_sparse(S, **{**quick, **options})
+
+
+class Same:
+    """An operator that measures every entry, in another order."""
+
+    def forward(self, X: Any) -> Any:
+        return X[::-1]
+
+    def adjoint(self, Z: Any) -> Any:
+        return Z[::-1]
 
 
 def normalized(result: airnp.FitResult) -> np.ndarray:
@@ -46,24 +79,7 @@ def learned(result: airnp.FitResult) -> list[Any]:
     return [item.parameter for item in result.regularizers if item.parameter is not None]
 
 
-def assert_whole(result: airnp.FitResult, **options: Any) -> None:
-    """A result that ended early is, to the bit, the one that was asked to end there."""
-    if result.n_iter == 0:
-        about = {name: options[name] for name in ("regularizers", "dtype") if name in options}
-        expected = airnp.Objective(TRUTH, MASK, **about).init(3, options.get("init", "gaussian"))
-    else:
-        again = fit(max_iter=result.n_iter, **options)
-        expected = [*again.factors, *learned(again)]
-        np.testing.assert_array_equal(result.X, again.X)
-    for mine, other in zip([*result.factors, *learned(result)], expected, strict=True):
-        np.testing.assert_array_equal(mine, other)
-    undone = result.normalization.offset + result.normalization.scale * normalized(result)
-    np.testing.assert_allclose(result.X, undone, rtol=1e-5 if result.X.dtype == np.float32 else 1e-12)
-    assert np.isfinite(result.X).all()
-    assert result.history["iteration"].max(initial=0) <= result.n_iter
-
-
-# ---------------------------------------------------------------------------------------------- repeatability
+# ------------------------------------------------------------------------------------------- repeatability
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -76,7 +92,7 @@ def test_same_seed_gives_the_same_bits(dtype, stop):
     assert not np.array_equal(first.X, fit(dtype=dtype, stop=stop, max_iter=120, seed=4).X)
 
 
-@pytest.mark.parametrize("record_every", [1, 7, 30, 1000])
+@pytest.mark.parametrize("record", [1, 7, 30, 1000])
 @pytest.mark.parametrize(
     ("stop", "regularizers"),
     [
@@ -87,7 +103,7 @@ def test_same_seed_gives_the_same_bits(dtype, stop):
     ],
     ids=["none", "held-out-dmf", "held-out-air", "energy"],
 )
-def test_record_every_is_only_to_look_at(stop, regularizers, record_every):
+def test_record_is_only_to_look_at(stop, regularizers, record):
     options = {
         "stop": stop,
         "regularizers": regularizers,
@@ -95,13 +111,10 @@ def test_record_every_is_only_to_look_at(stop, regularizers, record_every):
         "init": airnp.Gaussian(0.3, 0.3),
         "optimizer": airnp.Adam(1e-2),
     }
-    usual, other = fit(**options), fit(record_every=record_every, **options)
+    usual, other = fit(**options), fit(record=record, **options)
     np.testing.assert_array_equal(usual.X, other.X)
-    assert (usual.n_iter, usual.best_iter, usual.stop_reason) == (
-        other.n_iter,
-        other.best_iter,
-        other.stop_reason,
-    )
+    for name in ("n_iter", "best_iter", "stop_reason"):
+        assert getattr(usual, name) == getattr(other, name)
     assert stop is None or usual.n_iter < 500, "the case must exercise an early stop"
 
 
@@ -116,389 +129,17 @@ def test_seeds_may_be_numpy_integers_and_large():
     assert fit(seed=2**70, max_iter=2).seed == 2**70
 
 
-def test_inputs_are_not_modified(tmp_path):
+def test_inputs_are_not_modified():
     Y, mask, truth, weights = TRUTH.copy(), MASK.copy(), TRUTH.copy(), np.where(MASK, 2.0, 1.0)
     start = [np.full(shape, 0.1) for shape in ((10, 10), (10, 10), (13, 10))]
     given = [Y, mask, truth, weights, *start]
     copies = [array.copy() for array in given]
-    fit(Y=Y, mask=mask, truth=truth, weights=weights, init=start, max_iter=5)
+    fit(Y=Y, mask=mask, record=Record(truth=truth), weights=weights, init=start, max_iter=5)
     for array, copy in zip(given, copies, strict=True):
         np.testing.assert_array_equal(array, copy)
 
 
-# --------------------------------------------------------------------------------------- callback and history
-
-
-@pytest.mark.parametrize(
-    ("max_iter", "record_every", "expected"),
-    [
-        (25, 10, [1, 10, 20, 25]),
-        (7, 3, [1, 3, 6, 7]),
-        (1, 10, [1]),
-        (4, 1, [1, 2, 3, 4]),
-        (10, 100, [1, 10]),
-        (130, 60, [1, 60, 120, 130]),
-    ],
-)
-@pytest.mark.parametrize("stop", [None, HeldOut(every=7)], ids=["none", "held-out"])
-def test_records_are_the_first_the_multiples_and_the_last(max_iter, record_every, expected, stop):
-    seen = []
-
-    def look(iteration, state):
-        seen.append((iteration, state.iteration, state.loss))
-        return 0  # any false value goes on
-
-    result = fit(max_iter=max_iter, record_every=record_every, stop=stop, callback=look)
-    assert result.history["iteration"].tolist() == expected
-    assert [iteration for iteration, _, _ in seen] == expected
-    assert [iteration for _, iteration, _ in seen] == expected
-    assert [loss for _, _, loss in seen] == result.history["loss"].tolist()
-    assert result.n_iter == max_iter
-    assert "max_iter" in result.stop_reason
-
-
-def test_a_callback_stops_the_fit_at_the_state_it_saw():
-    states = {}
-
-    def look(iteration, state):
-        states[iteration] = (state, state.X.copy())
-        return iteration >= 20
-
-    result = fit(callback=look)
-    assert list(states) == [1, 10, 20]
-    assert (result.n_iter, result.best_iter, result.stop_reason) == (20, 20, "stopped by callback")
-    np.testing.assert_array_equal(states[20][1], result.X)
-    np.testing.assert_array_equal(result.X, fit(max_iter=20).X)
-    for state, x in states.values():
-        np.testing.assert_array_equal(state.X, x)  # once asked for, it stays
-
-
-def test_a_callback_sees_the_record_at_which_a_rule_stops():
-    seen = []
-    result = fit(stop=EnergyChange(1e9), callback=lambda iteration, state: seen.append(iteration))
-    assert result.n_iter == 2
-    assert seen == [1, 2] == result.history["iteration"].tolist()
-
-
-def test_errors_of_a_callback_reach_the_caller():
-    def fail(iteration, state):
-        raise LookupError("mine")
-
-    with pytest.raises(LookupError, match="mine"):
-        fit(callback=fail)
-
-
-def test_history_columns_and_loss():
-    result = fit(regularizers=[*ALL_GRAPHS, AdaptiveLaplacian("rows", 1e-3)])
-    names = ["energy_rows", "energy_columns", "energy_rows_2", "energy_total_variation", "energy_rows_3"]
-    assert list(result.history) == ["iteration", "loss", "fidelity", *names]
-    weights = [item.weight for item in result.regularizers]
-    total = result.history["fidelity"] + sum(
-        weight * result.history[name] for weight, name in zip(weights, names, strict=True)
-    )
-    np.testing.assert_allclose(result.history["loss"], total, rtol=1e-14)
-    assert weights[0] == pytest.approx(2.88 / TRUTH.size)
-    assert (np.diff(result.history["loss"]) < 0).all()
-    with pytest.raises(KeyError, match=r"nmae.*there are iteration, loss"):
-        result.history["nmae"]
-
-
-def test_the_first_loss_is_the_objective_at_the_start():
-    observed = TRUTH[MASK]
-    Y = (TRUTH - observed.min()) / (observed.max() - observed.min())
-    objective = airnp.Objective(Y, MASK, regularizers=ALL_GRAPHS)
-    value, _ = objective.value_and_grad(objective.init(3))
-    result = fit(regularizers=ALL_GRAPHS, max_iter=1)
-    np.testing.assert_allclose(result.history["loss"], [value], rtol=1e-12)
-
-
-def test_history_of_a_stack_has_a_value_per_problem():
-    stack = np.stack([TRUTH, TRUTH**2, -TRUTH])
-    result = fit(Y=stack, truth=stack, max_iter=20)
-    for name in ("loss", "fidelity", "energy_rows", "nmae"):
-        assert result.history[name].shape == (3, 3)
-    single = fit(Y=stack[1], truth=stack[1], max_iter=20)
-    np.testing.assert_allclose(result.history["nmae"][:, 1], single.history["nmae"], rtol=1e-10)
-    np.testing.assert_allclose(result.X[1], single.X, rtol=1e-9)
-
-
-def test_nmae_is_recorded_and_decides_nothing():
-    for stop in (None, HeldOut(patience=20, every=10)):
-        blind, seeing = fit(stop=stop, max_iter=100), fit(stop=stop, max_iter=100, truth=TRUTH)
-        np.testing.assert_array_equal(blind.X, seeing.X)
-        misled = fit(stop=stop, max_iter=100, truth=-TRUTH)
-        np.testing.assert_array_equal(blind.X, misled.X)
-        assert blind.n_iter == seeing.n_iter == misled.n_iter
-    last = fit(truth=TRUTH)
-    error = np.abs(last.X - TRUTH)[~MASK].mean() / (TRUTH.max() - TRUTH.min())
-    assert last.history["nmae"][-1] == pytest.approx(error, rel=1e-12)
-    assert last.history["nmae"].shape == last.history["loss"].shape
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"truth": TRUTH[1:]}, r"truth: expected shape \(13, 10\), got \(12, 10\)"),
-        ({"truth": np.ones_like(TRUTH)}, "truth: .*constant"),
-        ({"truth": np.where(MASK, TRUTH, np.nan)}, "truth: expected finite"),
-        ({"truth": TRUTH, "mask": np.ones_like(MASK)}, "truth: nothing is missing"),
-    ],
-)
-def test_a_truth_that_cannot_be_meant_is_refused_before_the_first_iteration(options, message):
-    with pytest.raises(ValueError, match=message):
-        fit(callback=lambda iteration, state: pytest.fail("an iteration was made"), **options)
-
-
-# ------------------------------------------------------------------------------------------------- interrupts
-
-
-@pytest.mark.parametrize("record_every", [1, 10, 1000])
-def test_an_interrupt_in_a_callback_returns_that_very_state(record_every):
-    states = []
-
-    def interrupt(iteration, state):
-        states.append(state.X.copy())
-        if iteration >= 30:
-            raise KeyboardInterrupt
-
-    result = fit(callback=interrupt, record_every=record_every)
-    assert result.stop_reason == "interrupted"
-    assert result.n_iter == (60 if record_every == 1000 else 30)
-    np.testing.assert_array_equal(result.X, states[-1])
-    assert_whole(result)
-
-
-@pytest.mark.parametrize("call", [1, 3, 5, 6, 249, 250, 251, 252, 253, 254, 256, 297])
-@pytest.mark.parametrize("record_every", [10, 1000])
-def test_an_interrupt_within_an_iteration_returns_a_whole_state(monkeypatch, call, record_every):
-    """Five parameters are updated one after the other; the interrupt comes between any two of them."""
-    calls, update = [0], reference._adam
-
-    def interrupted(param, grad, change):
-        calls[0] += 1
-        if calls[0] == call:
-            raise KeyboardInterrupt
-        return update(param, grad, change)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(reference, "_adam", interrupted)
-        result = fit(engine="reference", record_every=record_every)
-    assert result.stop_reason == "interrupted"
-    begun = (call - 1) // 5
-    assert begun - min(record_every, 50) <= result.n_iter <= begun, "more was lost than one portion"
-    assert_whole(result, engine="reference")
-
-
-def test_an_interrupt_under_a_stopping_rule_returns_its_best():
-    seen = {}
-
-    def interrupt(iteration, state):
-        seen[iteration] = state.X.copy()
-        if iteration == 55:
-            raise KeyboardInterrupt
-
-    result = fit(stop=HeldOut(every=3), record_every=1, callback=interrupt, max_iter=500)
-    assert (result.n_iter, result.stop_reason) == (55, "interrupted")
-    assert result.best_iter <= 55
-    assert result.best_iter % 3 == 0
-    np.testing.assert_array_equal(result.X, seen[result.best_iter])
-
-
-@pytest.mark.parametrize("record_every", [1, 100_000])
-def test_ctrl_c_returns_the_result_so_far(record_every):
-    """A real SIGINT, wherever it strikes."""
-
-    def press(iteration, state):
-        if iteration == 1:
-            threading.Timer(0.25, os.kill, (os.getpid(), signal.SIGINT)).start()
-
-    # A shell starts background jobs with SIGINT ignored.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        result = fit(max_iter=100_000, record_every=record_every, callback=press, Y=TRUTH[:6, :5], mask=None)
-    finally:
-        signal.signal(signal.SIGINT, before)
-    assert result.stop_reason == "interrupted"
-    assert 0 < result.n_iter < 100_000
-    assert_whole(result, Y=TRUTH[:6, :5], mask=None)
-
-
-# ------------------------------------------------------------------------------------------------- divergence
-
-DIVERGING = {
-    "descent": {"optimizer": GradientDescent(50.0), "regularizers": [], "init": airnp.Gaussian(0.5, 0.5)},
-    "descent, sum": {"learning_rate": 0.5, "optimizer": "gradient_descent", "fidelity": "sum"},
-    "product": {
-        "optimizer": GradientDescent(1.0, graph_learning_rate=300.0),
-        "regularizers": [AdaptiveLaplacian("rows", 10.0, "product"), AdaptiveLaplacian("columns")],
-        "init": airnp.Gaussian(0.5, 0.3),
-    },
-    "float32": {"optimizer": GradientDescent(100.0), "dtype": "float32", "init": airnp.Gaussian(0.5, 0.5)},
-    "at once": {"optimizer": GradientDescent(1e200), "init": airnp.Gaussian(0.5, 0.5)},
-}
-
-
-def steps_until_divergence(options: dict[str, Any]) -> int:
-    """How many steps lead to a loss that is not finite, counted without ``fit``."""
-    options = {"optimizer": "gradient_descent", "learning_rate": 1e-3, **options}
-    optimizer, rate = options.pop("optimizer"), options.pop("learning_rate")
-    optimizer = GradientDescent(rate) if isinstance(optimizer, str) else optimizer
-    start = options.pop("init", "gaussian")
-    observed = TRUTH[MASK]
-    Y = (TRUTH - observed.min()) / (observed.max() - observed.min())
-    objective = airnp.Objective(Y, MASK, **options)
-    params = objective.init(3, start)
-    kinds = ["factor"] * 3 + ["graph"] * (len(params) - 3)
-    state = optimizer.init(params, kinds)
-    with np.errstate(all="ignore"):
-        while state.step < 1000:
-            value, grads = objective.value_and_grad(params)
-            if not np.isfinite(value):
-                return state.step
-            optimizer.step(params, grads, state)
-    raise AssertionError("the case does not diverge")
-
-
-@pytest.mark.parametrize("name", DIVERGING)
-@pytest.mark.parametrize("record_every", [1, 10])
-def test_divergence_keeps_the_last_finite_state(name, record_every):
-    options = DIVERGING[name]
-    steps = steps_until_divergence(options)
-    with pytest.raises(DivergenceError) as caught:
-        fit(max_iter=1000, record_every=record_every, truth=TRUTH, **options)
-    result = caught.value.result
-    assert f"after {steps} iterations" in str(caught.value)
-    assert f"the state after {result.n_iter} is in" in str(caught.value)
-    assert steps - record_every - 1 <= result.n_iter < steps
-    assert result.stop_reason == "diverged"
-    for column in result.history:
-        assert np.isfinite(result.history[column]).all(), column
-    for item in result.regularizers:
-        assert np.isfinite(item.energy).all()
-    assert_whole(result, **options)
-
-
-@pytest.mark.parametrize("name", DIVERGING)
-def test_a_fit_whose_very_last_step_diverges_is_not_returned(name):
-    options = DIVERGING[name]
-    steps = steps_until_divergence(options)
-    with pytest.raises(DivergenceError, match=f"after {steps} iterations") as caught:
-        fit(max_iter=steps, **options)
-    assert np.isfinite(caught.value.result.X).all()
-    with pytest.raises(DivergenceError):
-        fit(max_iter=1000, record_every=1, callback=lambda k, state: k == steps, **options)
-
-
-def test_divergence_under_held_out_returns_the_best_iterate():
-    with pytest.raises(DivergenceError) as caught:
-        fit(
-            max_iter=1000,
-            stop=HeldOut(every=1),
-            optimizer=GradientDescent(0.3, schedule=lambda step: 1.0 if step < 60 else 1e6),
-            regularizers=[],
-            init=airnp.Gaussian(0.3, 0.1),
-        )
-    result = caught.value.result
-    assert 0 < result.best_iter <= result.n_iter
-    assert np.isfinite(result.X).all()
-
-
-def test_a_divergence_error_survives_the_way_back_from_another_process():
-    with pytest.raises(DivergenceError) as caught:
-        fit(**DIVERGING["at once"])
-    copy = pickle.loads(pickle.dumps(caught.value))
-    assert str(copy) == str(caught.value)
-    np.testing.assert_array_equal(copy.result.X, caught.value.result.X)
-
-
-# ----------------------------------------------------------------------------------- progress and checkpoints
-
-
-def test_progress_shows_loss_and_energies_on_stderr(capsys):
-    fit(progress=True)
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert "60/60" in captured.err
-    for name in ("loss=", "rows=", "columns="):
-        assert name in captured.err
-
-
-def test_without_progress_nothing_is_printed(capsys):
-    fit()  # the first fit on a machine may say that it compiles
-    capsys.readouterr()
-    fit()
-    assert capsys.readouterr() == ("", "")
-
-
-def test_checkpoints_are_written_on_the_way_and_load(tmp_path):
-    path = tmp_path / "run.npz"
-    found = []
-
-    def look(iteration, state):
-        if iteration > 1:
-            found.append((iteration, airnp.load(path), state.X.copy()))
-
-    result = fit(checkpoint=path, checkpoint_every=0, callback=look, record_every=10)
-    assert [stored.n_iter for _, stored, _ in found] == [1, 10, 20, 30, 40, 50]
-    assert {stored.stop_reason for _, stored, _ in found} == {"checkpoint"}
-    for (_, _, x), (_, stored, _) in itertools.pairwise(found):
-        np.testing.assert_array_equal(x, stored.X)  # each file holds the state of the record before
-    assert result.stop_reason.startswith("max_iter")
-    final = airnp.load(str(path))
-    assert (final.n_iter, final.stop_reason) == (60, result.stop_reason)
-    np.testing.assert_array_equal(final.X, result.X)
-    assert [entry.name for entry in tmp_path.iterdir()] == ["run.npz"]
-
-
-def test_a_checkpoint_never_holds_a_state_that_is_not_finite(tmp_path):
-    path = tmp_path / "run.npz"
-    jump = GradientDescent(0.1, schedule=lambda step: 1.0 if step < 7 else 1e200)
-    with pytest.raises(DivergenceError, match="after 7 iterations"):
-        fit(
-            record_every=1,
-            checkpoint=path,
-            checkpoint_every=0,
-            optimizer=jump,
-            init=airnp.Gaussian(0.1, 0.1),
-        )
-    stored = airnp.load(path)
-    assert stored.n_iter == 6
-    assert np.isfinite(stored.X).all()
-
-
-def test_an_interrupted_fit_leaves_its_result_in_the_checkpoint(tmp_path):
-    def interrupt(iteration, state):
-        if iteration == 20:
-            raise KeyboardInterrupt
-
-    result = fit(checkpoint=tmp_path / "run.npz", callback=interrupt)
-    stored = airnp.load(tmp_path / "run.npz")
-    assert (stored.n_iter, stored.stop_reason) == (20, "interrupted")
-    np.testing.assert_array_equal(stored.X, result.X)
-
-
-def test_a_full_disk_does_not_cost_the_fit(monkeypatch, tmp_path):
-    def full(*arguments, **keywords):
-        raise OSError("No space left on device")
-
-    monkeypatch.setattr(np, "savez", full)
-    with pytest.warns(RuntimeWarning, match="checkpoint: could not write .*No space left"):
-        result = fit(checkpoint=tmp_path / "run.npz")
-    assert result.n_iter == 60
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_checkpoint_that_could_never_be_written_is_refused_at_once(tmp_path):
-    started = {"callback": lambda iteration, state: pytest.fail("an iteration was made")}
-    with pytest.raises(FileNotFoundError, match="checkpoint: expected a file in a directory that exists"):
-        fit(checkpoint=tmp_path / "no" / "run.npz", **started)
-    with pytest.raises(IsADirectoryError, match="checkpoint: expected a file"):
-        fit(checkpoint=tmp_path, **started)
-    with pytest.raises(TypeError, match="checkpoint: expected a path, got int"):
-        fit(checkpoint=3, **started)
-
-
-# ---------------------------------------------------------------------------------------------------- results
+# ------------------------------------------------------------------------------------------------- results
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -603,7 +244,7 @@ def test_a_regularizer_without_a_graph_has_none():
 
 
 def test_a_warm_start_continues_from_the_same_loss():
-    first, longer = fit(max_iter=40), fit(max_iter=41, record_every=1)
+    first, longer = fit(max_iter=40), fit(max_iter=41, record=1)
     start = [*first.factors, *learned(first)]
     copies = [array.copy() for array in start]
     warm = fit(init=start, max_iter=30)
@@ -636,7 +277,255 @@ def test_results_compare_by_identity():
     assert "13x10" in repr(first)
 
 
-# -------------------------------------------------------------------------------------------------- arguments
+# -------------------------------------------------------------------------------------------- the sparse form
+
+
+def test_both_forms_agree_over_200_iterations_where_all_candidates_are_kept():
+    _, S = table(12, 9)
+    common = {"depth": 3, "rank": 4, "max_iter": 200, "stop": None, "seed": 5}
+    common["init"] = airnp.Gaussian(0.1, 0.3)
+    weights = {"rows": 0.02, "columns": 0.03}
+    dense = airnp.fit(S, regularizers=[AdaptiveLaplacian(*axis) for axis in weights.items()], **common)
+    nearest = {"rows": Nearest(11), "columns": Nearest(8)}
+    graphs = [AdaptiveLaplacian(*axis, candidates=nearest[axis[0]]) for axis in weights.items()]
+    sparse = airnp.fit_sparse(S, regularizers=graphs, **common)
+    np.testing.assert_allclose(sparse.X, dense.X, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(sparse.history["loss"], dense.history["loss"], rtol=1e-9)
+    ours, theirs = sparse.row_graph(3).adjacency.toarray(), dense.row_graph(3).adjacency.toarray()
+    np.testing.assert_allclose(ours, theirs, atol=1e-9)
+
+
+def test_a_sparse_fit_completes_a_matrix_of_low_rank():
+    truth, S = table(80, 60)
+    options = {"offsets": True, "regularizers": [], "optimizer": Adam(0.01), "max_iter": 6000}
+    result = fit_sparse(S, rank=4, stop="auto", **options)
+    missing = S.toarray() == 0
+    assert np.abs(result.predict(*np.nonzero(missing)) - truth[missing]).mean() < 0.05
+    assert result.stop_reason in ("held-out error stopped falling", "max_iter (6000) reached")
+    assert 0 < result.best_iter <= 3000
+
+
+def test_every_option_at_once_and_the_result_tells_everything(tmp_path):
+    graph = csr_array(np.eye(30, k=1) + np.eye(30, k=-1))
+    terms = [
+        AdaptiveLaplacian("rows", 1e-3, candidates=Nearest(5, refresh=7)),
+        FixedLaplacian(graph, "columns", 1e-3),
+        WeightDecay(1e-3, "sqrt"),
+        WeightDecay(1e-3, on="mask"),
+    ]
+    result = fit_sparse(
+        regularizers=terms, offsets=2.0, mask_factor="both", bounds=(-9.0, 12.0), batch_size=100
+    )
+    assert result.shape == (40, 30)
+    assert list(result.history) == [
+        *("iteration", "loss", "fidelity", "energy_rows", "energy_columns"),
+        *("energy_decay", "energy_mask_decay", "energy_offsets"),
+    ]
+    assert result.X.min() >= -9.0
+    assert result.predict(3, [4, 5]).shape == (2,)
+    np.testing.assert_allclose(result.predict([[1], [2]], [3, 4]), result.X[1:3, 3:5], rtol=1e-12)
+    with pytest.raises(IndexError, match="rows: expected 0 to 39"):
+        result.predict([40], [0])
+    assert result.row_graph().n_nodes == 40
+    with pytest.raises(ValueError, match="column_graph: this fit learned no graph over columns"):
+        result.column_graph()
+    result.save(tmp_path / "result.npz")
+    assert_same(airnp.load(tmp_path / "result.npz"), result)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("batch_size", [None, 150])
+def test_the_same_seed_gives_the_same_bits_of_a_sparse_fit(threads, batch_size):
+    _, S = table(60, 50)
+    graph = AdaptiveLaplacian("rows", 1e-3, candidates=Nearest(4, refresh=20))
+    options = {"rank": 16, "batch_size": batch_size, "dtype": "float32", "engine": airnp.CPU(threads)}
+    options |= {"regularizers": [graph], "offsets": True}
+    first, second, other = (fit_sparse(S, **options, seed=seed) for seed in (0, 0, 1))
+    np.testing.assert_array_equal(first.X, second.X)
+    assert not np.array_equal(first.X, other.X)
+
+
+def test_both_engines_agree():
+    graph = AdaptiveLaplacian("columns", 1e-2, candidates=Nearest(6))
+    options = {"offsets": True, "mask_factor": "rows", "regularizers": [graph]}
+    fast, plain = fit_sparse(**options), fit_sparse(engine="reference", **options)
+    np.testing.assert_allclose(fast.X, plain.X, rtol=1e-9)
+
+
+def test_sparse_input_is_not_changed_and_explicit_zeros_count():
+    C = coo_array(([0.0, 1.0, 2.0, 3.0], ([0, 0, 1, 2], [1, 0, 1, 2])), shape=(3, 3))
+    assert read_entries(C).nnz == 4
+    assert read_entries(scipy.sparse.lil_array(np.diag([1.0, 2.0, 3.0]))).nnz == 3
+    before = C.data.copy()
+    fit_sparse(C, rank=1, regularizers=[], max_iter=5)
+    np.testing.assert_array_equal(C.data, before)
+
+
+def test_empty_lines_are_warned_of_and_still_predicted():
+    S = coo_array(([1.0, 2.0], ([0, 2], [0, 1])), shape=(3, 2))
+    with pytest.warns(airnp.EmptyLineWarning, match="1 rows and 0 columns"):
+        result = fit_sparse(S, rank=1, offsets=True, regularizers=[], max_iter=5, stop="auto")
+    assert np.isfinite(result.X).all()
+
+
+def test_batches_estimate_the_whole_loss_without_bias():
+    options = {"regularizers": [], "max_iter": 400, "optimizer": Adam(0.01), "offsets": True}
+    errors = [np.abs(fit_sparse(batch_size=size, **options).X - COMPLETE).mean() for size in (None, 200)]
+    assert errors[1] < 1.5 * errors[0]
+
+
+# ----------------------------------------------------------------------------------------------------- memory
+
+
+def test_free_memory_never_changes_the_form(monkeypatch):
+    _, S = table(60, 40, rank=3)
+    options = {"rank": 5, "max_iter": 20, "stop": None, "seed": 0}
+    plain = airnp.fit(S, **options)
+    monkeypatch.setattr("airnp.fitting.available_memory", lambda: 2**60)
+    assert_same(airnp.fit(S, **options), plain)
+    monkeypatch.setattr("airnp.fitting.available_memory", lambda: 1000)
+    with pytest.raises(
+        MemoryError, match=r"a dense fit of 60x40 .* GiB.*; airnp\.fit_sparse\(S, rank=\.\.\.\)"
+    ):
+        airnp.fit(S, **options)
+    assert isinstance(airnp.fit(S.toarray(), **options), airnp.FitResult)
+    assert isinstance(airnp.fit_sparse(S, **options), airnp.SparseFitResult)
+
+
+def test_free_blocks_of_the_pool_of_a_device_count_as_free(gpu, monkeypatch):
+    class Pool:
+        def free_bytes(self) -> int:
+            return 12_345
+
+    monkeypatch.setattr(gpu.cupy, "get_default_memory_pool", Pool, raising=False)
+    free, _ = gpu.cupy.cuda.runtime.memGetInfo()
+    assert device_memory() == device_memory(1) == free + 12_345
+    options = {"rank": 2, "max_iter": 2, "stop": None, "xp": gpu.cupy}
+    assert isinstance(airnp.fit(STORED, **options), airnp.FitResult)
+    monkeypatch.setattr("airnp.fitting.device_memory", lambda device: 1000)
+    with pytest.raises(MemoryError, match=r"airnp\.fit_sparse"):
+        airnp.fit(STORED, **options)
+
+
+def test_a_large_matrix_is_not_formed():
+    S = coo_array(([1.0, 2.0], ([0, 70_000], [0, 70_000])), shape=(70_001, 70_001))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", airnp.EmptyLineWarning)
+        result = fit_sparse(S, rank=1, regularizers=[], max_iter=1)
+    with pytest.raises(ValueError, match=r"predict\(rows, columns\)"):
+        _ = result.X
+
+
+HUGE = """
+    import json, resource, warnings
+    import numpy as np
+    from scipy.sparse import coo_array
+    import airnp
+
+    # 80 GB for X and 320 GB for a graph over the rows, had they been formed.
+    m, n, each = 200_000, 50_000, 10
+    rng = np.random.default_rng(0)
+    rows, columns = np.repeat(np.arange(m), each), rng.integers(0, n, m * each)
+    S = coo_array((rng.random(m * each, dtype=np.float32), (rows, columns)), shape=(m, n))
+    ring = [(np.arange(size) + step) % size for size in (m, n) for step in (1, 2, 3)]
+    graphs = []
+    for size, ends in ((m, ring[:3]), (n, ring[3:])):
+        places = np.tile(np.arange(size), 3), np.concatenate(ends)
+        graphs.append(coo_array((np.ones(3 * size, np.float32), places), (size, size)))
+    resource.setrlimit(resource.RLIMIT_AS, (6 * 2**30, 6 * 2**30))
+    result = airnp.fit_sparse(
+        S, rank=8, depth=2, max_iter=3, stop=None, seed=0, offsets=True, mask_factor="both",
+        batch_size=500_000, regularizers=[
+            airnp.AdaptiveLaplacian("rows", candidates=graphs[0]),
+            airnp.AdaptiveLaplacian("columns", candidates=graphs[1]),
+            airnp.WeightDecay(1e-9),
+        ],
+    )
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    some = result.predict(rows[:5], columns[:5])
+    print(json.dumps([type(result).__name__, peak, bool(np.isfinite(some).all())]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits memory as Linux does")
+def test_200_000_rows_and_50_000_columns_in_6_gib():
+    program = [sys.executable, "-W", "error", "-c", textwrap.dedent(HUGE)]
+    done = subprocess.run(program, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    kind, peak, finite = json.loads(done.stdout)
+    assert (kind, finite) == ("SparseFitResult", True)
+    assert peak < 1.5 * 2**30
+
+
+# -------------------------------------------------------------------------------------------- every argument
+
+CALLS: list[int] = []
+CHANGES = "the answer changes"
+BOTH: dict[str, tuple[Any, Any]] = {
+    "device": ("gpu", "device: "),
+    "regularizers": ([], CHANGES),
+    "fidelity": (airnp.Squared("sum"), CHANGES),
+    "depth": (4, CHANGES),
+    "rank": (2, CHANGES),
+    "max_iter": (7, lambda result: result.n_iter == 7),
+    "stop": (HeldOut(0.2), CHANGES),
+    "optimizer": ("gradient_descent", CHANGES),
+    "learning_rate": (0.02, CHANGES),
+    "init": (airnp.Gaussian(0.1, 0.3), CHANGES),
+    "seed": (4, CHANGES),
+    "dtype": ("float32", lambda result: result.X.dtype == np.float32),
+    "normalize": (False, CHANGES),
+    "bounds": ((0, 1), "bounds: .*outside"),
+    "engine": ("cuda", "engine: 'cuda' works on CuPy arrays"),
+    "record": (4, lambda result: result.history["iteration"].tolist() == [1, 4, 8, 12]),
+    "callback": (lambda iteration, state: CALLS.append(iteration), lambda result: CALLS == [1, 10, 12]),
+    "progress": (True, lambda result: True),
+    "checkpoint": ("run.npz", lambda result: Path("run.npz").exists()),
+}
+ALONE: dict[Any, dict[str, tuple[Any, Any]]] = {
+    airnp.fit: {
+        "mask": (~MASK, CHANGES),
+        "xp": (array_api_strict, lambda result: isinstance(result.X, type(array_api_strict.zeros(1)))),
+        "operator": (Same(), CHANGES),
+        "weights": (1.0 + np.arange(TRUTH.size).reshape(TRUTH.shape), CHANGES),
+    },
+    airnp.fit_sparse: {
+        "xp": (array_api_strict, "xp: fit_sparse works on arrays of NumPy and CuPy"),
+        "weights": (1.0 + np.arange(STORED.nnz), CHANGES),
+        "offsets": (True, CHANGES),
+        "mask_factor": ("rows", CHANGES),
+        "batch_size": (100, CHANGES),
+    },
+}
+DATA = {airnp.fit: {"Y": TRUTH, "mask": MASK}, airnp.fit_sparse: {"S": STORED, "rank": 3}}
+PARAMETERS = [
+    (function, name)
+    for function, data in DATA.items()
+    for name in inspect.signature(function).parameters
+    if name not in ("Y", "S")
+]
+
+
+@pytest.mark.parametrize(
+    ("function", "name"), PARAMETERS, ids=[f"{function.__name__}, {name}" for function, name in PARAMETERS]
+)
+def test_every_parameter_is_honoured_or_refused(function, name, tmp_path, monkeypatch, capsys):
+    """A parameter that a function gets later needs an entry above, or fails here."""
+    monkeypatch.chdir(tmp_path)
+    CALLS.clear()
+    usual = {**DATA[function], "max_iter": 12, "stop": None, "seed": 3}
+    value, effect = {**BOTH, **ALONE[function]}[name]
+    if isinstance(effect, str) and effect is not CHANGES:
+        with pytest.raises(ValueError, match=f"^{effect}"):
+            function(**{**usual, name: value})
+        return
+    result = function(**{**usual, name: value})
+    assert ("12/12" in capsys.readouterr().err) == (name == "progress")
+    if effect is CHANGES:
+        assert not np.array_equal(result.X, function(**usual).X)
+    else:
+        assert effect(result)
 
 
 def listed(*names: str) -> str:
@@ -647,8 +536,8 @@ WHOLE = [1.5, "3", None, True, np.nan]
 BAD = [
     *[("max_iter", value, TypeError, "expected a whole number") for value in WHOLE],
     *[("max_iter", value, ValueError, "expected at least 1") for value in (0, -1)],
-    *[("record_every", value, TypeError, "expected a whole number") for value in WHOLE],
-    *[("record_every", value, ValueError, "expected at least 1") for value in (0, -10)],
+    *[("record", value, TypeError, "expected a whole number") for value in WHOLE if value is not None],
+    *[("record", value, ValueError, "expected at least 1") for value in (0, -10)],
     *[("seed", value, TypeError, "expected a whole number") for value in (1.5, "3", True, [1])],
     ("seed", -1, ValueError, "expected at least 0"),
     *[("depth", value, TypeError, "expected a whole number") for value in WHOLE],
@@ -674,16 +563,15 @@ BAD = [
     ("init", [np.full(s, np.nan) for s in ((10, 10), (10, 10), (13, 10))], ValueError, "NaN or infinite"),
     ("engine", "gpu", ValueError, listed("auto", "reference")),
     ("engine", None, ValueError, listed("auto", "reference")),
-    ("loss", "l1", ValueError, listed("squared", "huber")),
-    ("loss", None, ValueError, listed("squared", "huber")),
-    ("fidelity", "median", ValueError, listed("mean", "sum")),
+    ("fidelity", "mean", TypeError, r"expected Squared\(\) or Huber\(\), got 'mean'"),
     ("callback", "print", TypeError, r"expected a function of \(iteration, state\), got str"),
     ("normalize", "no", TypeError, "expected True or False, got 'no'"),
-    ("shape", (3, 3), ValueError, r"expected that of Y, \(13, 10\).*got \(3, 3\)"),
+    ("operator", airnp.Operator(Same(), (3, 3)), ValueError, "expected"),
     ("dtype", "float16", ValueError, "expected float32 or float64, got float16"),
     ("dtype", "complex64", ValueError, "expected float32 or float64, got complex64"),
     ("xp", "numpy", TypeError, "expected an array module"),
     ("regularizers", 3, TypeError, "expected"),
+    ("regularizers", "auto", TypeError, "expected"),
     ("regularizers", ["tv"], TypeError, "expected objects such as TotalVariation"),
     ("regularizers", TotalVariation(1e-3), TypeError, "expected a list"),
 ]
@@ -695,15 +583,56 @@ def test_bad_arguments_are_named(name, value, error, message):
         airnp.fit(TRUTH, MASK, **{"max_iter": 2, name: value})
 
 
-@pytest.mark.parametrize("value", [0, -0.1, np.nan, np.inf, "0.1", None, True])
-def test_a_bad_huber_delta_is_named(value):
-    with pytest.raises((ValueError, TypeError), match=r"^huber_delta: expected a"):
-        fit(loss="huber", huber_delta=value)
+BAD_SPARSE = [
+    ("S", COMPLETE, TypeError, "expected a sparse matrix"),
+    ("rank", None, TypeError, "expected a whole number"),
+    ("rank", 31, ValueError, "expected at most"),
+    ("depth", 1, ValueError, "one factor is the whole matrix"),
+    ("fidelity", airnp.Huber(), ValueError, r"fit_sparse has Squared\(\), got Huber"),
+    ("record", Record(truth=COMPLETE), ValueError, "truth is for airnp.fit"),
+    ("regularizers", "auto", TypeError, "expected"),
+    ("regularizers", [TotalVariation(1.0)], ValueError, "fit_sparse has AdaptiveLaplacian, FixedLaplacian"),
+    ("adjacency", [AdaptiveLaplacian("rows", adjacency="global")], ValueError, "fit_sparse has 'row'"),
+    ("regularizers", [WeightDecay(1.0, on="mask")], ValueError, "needs a mask_factor"),
+    ("graph", [FixedLaplacian(np.ones((3, 3)))], ValueError, "expected 40 nodes"),
+    ("candidates", [AdaptiveLaplacian(candidates=csr_array(np.eye(3)))], ValueError, "expected shape"),
+    ("offsets", -1.0, ValueError, "expected True, False or a shrinkage"),
+    ("mask_factor", "all", ValueError, "expected one of"),
+    ("batch_size", 0, ValueError, "expected at least 1"),
+    ("init", "balanced", ValueError, "'balanced' forms the whole matrix"),
+    ("init", [np.ones((2, 2))], ValueError, "expected factors of shapes"),
+    ("bounds", (0, 1), ValueError, ""),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "error", "message"), BAD_SPARSE, ids=lambda value: str(value)[:20])
+def test_bad_arguments_of_a_sparse_fit_are_named(name, value, error, message):
+    argument = "regularizers" if name in ("adjacency", "graph", "candidates") else name
+    with pytest.raises(error, match=f"^{name}: .*{message}"):
+        fit_sparse(**{argument: value})
+
+
+@pytest.mark.parametrize("name", ["truth", "loss", "form", "shape", "threads", "record_every", "offsets"])
+def test_fit_takes_no_argument_of_another_name(name):
+    with pytest.raises(TypeError, match=f"unexpected keyword argument '{name}'"):
+        fit(**{name: 1})
+
+
+@pytest.mark.parametrize(
+    ("term", "message"),
+    [
+        (WeightDecay(1.0), "regularizers: WeightDecay is for airnp.fit_sparse"),
+        (AdaptiveLaplacian(candidates=Nearest(3)), "candidates: are for airnp.fit_sparse"),
+    ],
+)
+def test_terms_of_a_sparse_fit_are_refused_by_a_dense_one(term, message):
+    with pytest.raises(ValueError, match=message):
+        fit(regularizers=[term])
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64, np.int64, int, float])
 def test_numbers_of_any_kind_are_numbers(kind):
-    assert fit(learning_rate=kind(1), loss="huber", huber_delta=kind(1), max_iter=1).n_iter == 1
+    assert fit(learning_rate=kind(1), fidelity=airnp.Huber(kind(1)), max_iter=1).n_iter == 1
 
 
 def test_a_single_factor_has_full_rank():

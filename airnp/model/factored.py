@@ -387,6 +387,7 @@ class FactoredObjective:
         penalties = sum(weight * energy for weight, energy in zip(weights, energies, strict=True))
         return np.asarray(fidelity + penalties, np.float64)
 
+    @np.errstate(over="ignore", invalid="ignore")
     def is_finite(self, params: Sequence[Floats]) -> bool:
         """Whether the parameters are finite, and the loss of all entries with them."""
         largest = [float(self._xp.max(self._xp.abs(param))) for param in params if param.size]

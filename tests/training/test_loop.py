@@ -384,7 +384,7 @@ def test_a_divergence_error_survives_the_way_back_from_another_process():
     np.testing.assert_array_equal(copy.result.X, caught.value.result.X)
 
 
-# ---------------------------------------------------------------------------------------------------- progress
+# --------------------------------------------------------------------------------------------------- progress
 
 
 @BOTH_FORMS
