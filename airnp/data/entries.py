@@ -309,6 +309,7 @@ class Batches:
         self._entries = entries
         self._count = 1 if size is None else -(-entries.nnz // size)
         self._rng = np.random.default_rng([seed, 2])
+        self._start = dict(self._rng.bit_generator.state)
         self._drawn: dict[str, Any] = {}
         self._place = 0
         self._order = np.empty(0, np.int64)
@@ -335,7 +336,7 @@ class Batches:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on where other batches of the same entries were when :meth:`state` was asked."""
-        self._place = state["place"]
+        self._place, self._drawn = state["place"], {}
+        self._rng.bit_generator.state = state["random"] or self._start
         if state["random"]:
-            self._rng.bit_generator.state = state["random"]
             self._draw()

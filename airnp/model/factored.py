@@ -31,6 +31,9 @@ from airnp.regularizers.candidates import Exchange
 
 Floats = npt.NDArray[Any]
 
+_MODERATE = 1e3
+"""Size of parameters from which on the loss is looked at, too, to see whether a state is finite."""
+
 _WHOLE_EVERY = 50
 _WORK = 5e9
 """Iterations at most between two whole states: so many, or fewer if they multiply more numbers than this."""
@@ -384,9 +387,17 @@ class FactoredObjective:
         penalties = sum(weight * energy for weight, energy in zip(weights, energies, strict=True))
         return np.asarray(fidelity + penalties, np.float64)
 
+    @np.errstate(over="ignore", invalid="ignore")
     def is_finite(self, params: Sequence[Floats]) -> bool:
-        """Whether all parameters are finite."""
-        return all(bool(self._xp.isfinite(param).all()) for param in params)
+        """Whether the parameters are finite, and the loss of all entries with them."""
+        largest = [float(self._xp.max(self._xp.abs(param))) for param in params if param.size]
+        if not np.isfinite(largest).all():
+            return False
+        # The loss is far dearer to look at.
+        if max(largest, default=0.0) < _MODERATE:
+            return True
+        found = self.evaluate(params)
+        return bool(np.isfinite([float(value) for value in (found.fidelity, *found.energies)]).all())
 
     def matrix(self, params: Sequence[Floats]) -> Floats:
         """Return X in normalised units, which is formed here alone, for callbacks that ask for it."""

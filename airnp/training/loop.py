@@ -48,8 +48,8 @@ class Loop:
             if not run.steps.is_finite():
                 run.steps.fall_back()
             reason, by_user = "interrupted", True
-        # More iterations than max_iter may be wanted later; a phase that ended for another reason is over.
-        goes_on = by_user or (run.phases.used_up and run.phases.chosen is None)
+        # With more iterations a first phase that used its own up goes on, and a second one may find room.
+        goes_on = by_user or (run.phases.chosen is None and (run.phases.used_up or run.lacks_second_phase))
         state = run.state() if goes_on and self._file is not None else None
         run.steps.release()
         result = run.result(reason)

@@ -168,6 +168,11 @@ class Run:
         return self.phases.limit(self.options.max_iter, self.monitor.wants_follow_up, self._task.refit)
 
     @property
+    def lacks_second_phase(self) -> bool:
+        """Whether ``max_iter`` leaves no iterations for a second phase that the monitor would like."""
+        return self.monitor.wants_follow_up and self.limit == self.options.max_iter
+
+    @property
     def origin(self) -> int:
         """The iteration from which rhythms count: the start of a phase that starts again, else 0."""
         return self.phases.start if self._task.refit == "restart" else 0

@@ -17,6 +17,7 @@ from scipy.sparse.linalg import aslinearoperator
 
 import airnp
 from airnp import AdaptiveLaplacian, FixedLaplacian, TotalVariation
+from tests.equality import assert_same
 
 RNG = np.random.default_rng(11)
 TRUTH = RNG.random((6, 2)) @ RNG.random((2, 5)) * 9 + 1
@@ -30,12 +31,12 @@ def fit(Y: Any = TRUTH, mask: Any = MASK, **options: Any) -> airnp.FitResult:
 
 def operator_result() -> airnp.FitResult:
     A = np.random.default_rng(0).standard_normal((20, TRUTH.size))
-    return fit(A @ TRUTH.ravel(), None, operator=aslinearoperator(A), shape=TRUTH.shape)
+    return fit(A @ TRUTH.ravel(), None, operator=airnp.Operator(aslinearoperator(A), TRUTH.shape))
 
 
 RESULTS = {
     "AIR": lambda: fit(),
-    "AIR, float32": lambda: fit(dtype="float32", truth=TRUTH),
+    "AIR, float32": lambda: fit(dtype="float32", record=airnp.Record(truth=TRUTH)),
     "AIR, held out": lambda: fit(stop="auto"),
     "all adjacencies": lambda: fit(
         regularizers=[
@@ -64,38 +65,6 @@ def interrupted_at_once() -> airnp.FitResult:
     return fit(callback=stop)
 
 
-def assert_same_array(a: Any, b: Any) -> None:
-    if a is None or b is None:
-        assert a is b
-        return
-    if scipy.sparse.issparse(a):
-        assert scipy.sparse.issparse(b)
-        a, b = a.toarray(), b.toarray()
-    assert np.asarray(a).dtype == np.asarray(b).dtype
-    np.testing.assert_array_equal(a, b)
-
-
-def assert_same(a: airnp.FitResult, b: airnp.FitResult) -> None:
-    assert_same_array(a.matrix, b.matrix)
-    assert_same_array(a.mask, b.mask)
-    assert_same_array(a.observed, b.observed)
-    assert_same_array(a.normalization.offset, b.normalization.offset)
-    assert_same_array(a.normalization.scale, b.normalization.scale)
-    assert_same_array(np.asarray(a.best_iter), np.asarray(b.best_iter))
-    assert (a.n_iter, a.stop_reason, a.seed) == (b.n_iter, b.stop_reason, b.seed)
-    assert len(a.factors) == len(b.factors)
-    for mine, other in zip(a.factors, b.factors, strict=True):
-        assert_same_array(mine, other)
-    assert list(a.history) == list(b.history)
-    for name in a.history:
-        assert_same_array(a.history[name], b.history[name])
-    assert len(a.regularizers) == len(b.regularizers)
-    for mine, other in zip(a.regularizers, b.regularizers, strict=True):
-        assert (mine.name, mine.description, mine.weight) == (other.name, other.description, other.weight)
-        for field in ("energy", "adjacency", "parameter", "laplacian"):
-            assert_same_array(getattr(mine, field), getattr(other, field))
-
-
 @pytest.fixture
 def saved(tmp_path: Path) -> Path:
     path = tmp_path / "result.npz"
@@ -119,7 +88,7 @@ def test_what_comes_back_is_what_was_saved(name, tmp_path):
         with pytest.raises(ValueError, match="operator"):
             loaded.completed()
     else:
-        assert_same_array(loaded.completed(), result.completed())
+        assert_same(loaded.completed(), result.completed())
     loaded.save(tmp_path / "again.npz")
     assert_same(result, airnp.load(tmp_path / "again.npz"))
 

@@ -1,8 +1,9 @@
-"""Stopping rules: what is held out, when a fit ends, and which iterate it returns."""
+"""Stopping rules: which entries are held out, when a fit ends, and which iterate it returns."""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,40 +11,50 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from scipy.sparse import csr_array
 from scipy.sparse.linalg import aslinearoperator
 
 import airnp
 from airnp import AdaptiveLaplacian, EnergyChange, FixedLaplacian, HeldOut, TotalVariation
-from airnp.data.inputs import read
-from airnp.training import monitors as heldout
-from airnp.training.monitors import Choice
+from airnp.data.entries import read_entries
+from airnp.data.holdout import random_entries
+from airnp.data.prepared import prepare
+from airnp.engines import select_engine
+from airnp.model.objective import ModelSettings
+from airnp.training.dense import DenseTask
+from airnp.training.monitors import Choice, HeldOutMonitor, LevelMonitor
 
 RNG = np.random.default_rng(23)
 TRUTH = RNG.random((15, 2)) @ RNG.random((2, 12)) + 0.05 * RNG.standard_normal((15, 12))
 MASK = RNG.random(TRUTH.shape) < 0.7
+STORED = csr_array(np.where(MASK, TRUTH, 0))
 FAST = {"optimizer": airnp.Adam(1e-2), "seed": 9}
 
 
 def held_out(mask: np.ndarray, rule: HeldOut, seed: int = 0) -> np.ndarray:
-    """The entries that a rule hides from a fit."""
+    """Return the entries that a rule hides from a dense fit."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", airnp.EmptyLineWarning)
-        observations = read(np.where(mask, 1.0, 0.0), mask)
-    hidden = rule.begin(observations, None, seed).held_out
-    assert hidden is not None
-    return hidden
+        return judge(np.where(mask, 1.0, 0.0), mask, rule=rule, seed=seed).held_out
 
 
-def looks(result_options: dict[str, Any], rule: HeldOut, **problem: Any) -> tuple[Any, dict[int, Any]]:
-    """Fit, and return what every iteration had: its matrix and its energies."""
+def judge(Y: Any, mask: Any = None, operator: Any = None, *, rule: HeldOut, seed: int) -> Any:
+    """Return what a rule holds out of a dense fit, and judges by."""
+    data = prepare(Y, mask, None, None, None, None, operator, False)
+    task = DenseTask(data, ModelSettings([], 3, None, airnp.Squared()), select_engine("reference", np))
+    return task.judge(rule.fraction, seed)
+
+
+def looks(options: dict[str, Any], rule: HeldOut, **problem: Any) -> tuple[Any, dict[int, Any]]:
+    """Fit, and return what every iteration had: its matrix, energies and fidelity."""
     seen = {}
 
     def keep(iteration: int, state: Any) -> None:
         energies = {name: np.asarray(value) for name, value in state.energies.items()}
         seen[iteration] = (state.normalized_matrix.copy(), energies, float(state.fidelity))
 
-    result = airnp.fit(stop=rule, record_every=1, callback=keep, **result_options, **problem)
-    return result, seen
+    fit = airnp.fit_sparse if "S" in options else airnp.fit
+    return fit(stop=rule, record=1, callback=keep, **options, **problem), seen
 
 
 # ------------------------------------------------------------------------------------------- what is held out
@@ -78,6 +89,16 @@ def test_a_larger_matrix_gives_its_share():
     first, second = (held_out(mask, HeldOut(), seed) for seed in (0, 1))
     assert not np.array_equal(first, second)
     assert first.any(axis=1).sum() > 45, "they are spread over the rows"
+
+
+def test_a_sparse_fit_holds_out_no_last_entry_of_a_line():
+    rng = np.random.default_rng(0)
+    entries = read_entries(csr_array(np.where(rng.random((50, 40)) < 0.15, 1 + rng.random((50, 40)), 0)))
+    hidden = random_entries(entries, 0.5, seed=3)
+    kept, out = entries.split(hidden)
+    assert out.nnz == hidden.sum() > 0
+    np.testing.assert_array_equal(kept.pattern.counts > 0, entries.pattern.counts > 0)
+    np.testing.assert_array_equal(kept.column_counts > 0, entries.column_counts > 0)
 
 
 def test_a_list_keeps_at_least_one():
@@ -143,17 +164,11 @@ def test_weights_are_kept_and_held_out_entries_have_none():
 
 def test_measurements_of_an_operator_are_held_out():
     A = np.random.default_rng(0).standard_normal((120, TRUTH.size))
+    operator = airnp.Operator(aslinearoperator(A), TRUTH.shape)
     y = A @ TRUTH.ravel()
     rule = HeldOut(0.1, patience=50, every=5, refit=False)
-    options = {
-        "operator": aslinearoperator(A),
-        "shape": TRUTH.shape,
-        "regularizers": [],
-        "normalize": False,
-        **FAST,
-    }
-    hidden = rule.begin(read(y, matrices=False), object(), 9).held_out
-    assert hidden is not None
+    options = {"operator": operator, "regularizers": [], "normalize": False, **FAST}
+    hidden = judge(y, operator=operator, rule=rule, seed=9).held_out
     assert hidden.shape == y.shape
     assert hidden.sum() == 20
     other = np.where(hidden, -2 * y, y)
@@ -168,19 +183,34 @@ def test_measurements_of_an_operator_are_held_out():
 # ------------------------------------------------------------------------------------ when it ends, with what
 
 
-def replay(
-    states: dict[int, Any], hidden: np.ndarray, values: np.ndarray, rule: HeldOut, learned: list[str]
-) -> tuple[int, int]:
-    """Return the last and the best iteration, by the rule's words, from what every iteration had."""
+Error = Callable[[np.ndarray], float]
+"""Judges a matrix, as a rule does."""
+
+
+def dense_error(rule: HeldOut) -> Error:
+    hidden = held_out(MASK, rule, seed=9)
+    return lambda matrix: np.abs(matrix - TRUTH)[hidden].mean()
+
+
+def sparse_error(rule: HeldOut) -> Error:
+    hidden = random_entries(read_entries(STORED), rule.fraction, seed=9)
+    rows, columns = (line[hidden] for line in STORED.nonzero())
+    return lambda matrix: np.sqrt(np.mean((matrix - TRUTH)[rows, columns] ** 2))
+
+
+def replay(states: dict[int, Any], error_of: Error, rule: HeldOut, learned: list[str]) -> tuple[int, int]:
+    """Return the last and the best iteration, as the rule's documentation has it, from every iteration."""
     best, best_error, peak, last = 0, np.inf, 0.0, max(states)
     waited, before, fitted = 0.0, 0, np.inf
     for iteration, (matrix, energies, fidelity) in states.items():
         if iteration % rule.every and iteration != last:
             continue
-        passed, error = iteration - before, np.abs(matrix - values)[hidden].mean()
+        passed, error = iteration - before, error_of(matrix)
         waited += passed if fidelity < fitted * (1 - 1e-5 * passed) else passed / 3
+        if error <= best_error * (1 + rule.tolerance):
+            best = iteration
         if error < best_error:
-            best, best_error, waited = iteration, error, 0.0
+            best_error, waited = error, 0.0
         energy = sum(float(energies[name]) for name in learned)
         peak = max(peak, energy)
         if waited >= max(rule.patience, rule.relative_patience * iteration) and energy <= peak / 2:
@@ -190,43 +220,52 @@ def replay(
 
 
 GRAPH = np.diag(np.ones(14), 1) + np.diag(np.ones(14), -1)
+DENSE = {"Y": TRUTH, "mask": MASK}
+SPARSE = {"S": STORED, "rank": 10}
+AIR = ["energy_rows", "energy_columns"]
 MODELS = {
-    "DMF": ([], []),
-    "AIR": (None, ["energy_rows", "energy_columns"]),
-    "TV": ([TotalVariation(1e-4)], []),
-    "fixed": ([FixedLaplacian(GRAPH)], []),
-    "mixed": ([FixedLaplacian(GRAPH), AdaptiveLaplacian("columns")], ["energy_columns"]),
-    "not learned": ([AdaptiveLaplacian("rows", weight=0.0)], []),
+    "DMF": (DENSE, [], []),
+    "AIR": (DENSE, None, AIR),
+    "TV": (DENSE, [TotalVariation(1e-4)], []),
+    "fixed": (DENSE, [FixedLaplacian(GRAPH)], []),
+    "mixed": (DENSE, [FixedLaplacian(GRAPH), AdaptiveLaplacian("columns")], ["energy_columns"]),
+    "not learned": (DENSE, [AdaptiveLaplacian("rows", weight=0.0)], []),
+    "sparse DMF": (SPARSE, [], []),
+    "sparse AIR": (SPARSE, None, AIR),
 }
 
 
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize(
     "rule",
-    [HeldOut(0.1, patience=40, every=10, refit=False), HeldOut(0.1, 20, 0.15, every=7, refit=False)],
-    ids=["absolute", "relative"],
+    [
+        HeldOut(0.1, patience=40, every=10, refit=False),
+        HeldOut(0.1, 20, 0.15, every=7, refit=False),
+        HeldOut(0.1, patience=60, every=10, refit=False, tolerance=0.002),
+    ],
+    ids=["absolute", "relative", "tolerant"],
 )
 def test_it_ends_when_patience_does_and_returns_the_best(name, rule):
-    regularizers, learned = MODELS[name]
-    options = {"Y": TRUTH, "mask": MASK, "regularizers": regularizers, "max_iter": 900, "normalize": False}
+    form, regularizers, learned = MODELS[name]
     # The energies of a learned graph fall from a large start; all others rise from a small one and stay.
     start = airnp.Gaussian(0.3, 0.3) if learned else "gaussian"
-    result, states = looks({**options, **FAST, "init": start}, rule)
-    last, best = replay(states, held_out(MASK, rule, seed=9), TRUTH, rule, learned)
+    options = {"regularizers": regularizers, "max_iter": 900, "normalize": False, "init": start}
+    result, states = looks({**form, **options, **FAST}, rule)
+    error_of = dense_error(rule) if form is DENSE else sparse_error(rule)
+    last, best = replay(states, error_of, rule, learned)
     assert (result.n_iter, result.best_iter) == (last, best)
     assert result.stop_reason == "held-out error stopped falling"
     assert best < last < 900
-    np.testing.assert_array_equal(result.X, states[best][0])
+    np.testing.assert_allclose(result.X, states[best][0], rtol=0, atol=0 if form is DENSE else 1e-12)
 
 
 def test_energies_that_stay_high_hold_the_end_back():
-    """The guard for learned graphs: patience does not count while they still smooth."""
+    """Patience does not count while learned graphs still smooth."""
     rule = HeldOut(0.1, patience=1, relative_patience=0.0, every=1, refit=False)
-    options = {"Y": TRUTH, "mask": MASK, "max_iter": 300, "normalize": False, **FAST}
-    result, states = looks(options, rule)
-    last, best = replay(states, held_out(MASK, rule, seed=9), TRUTH, rule, MODELS["AIR"][1])
+    result, states = looks({**DENSE, "max_iter": 300, "normalize": False, **FAST}, rule)
+    last, best = replay(states, dense_error(rule), rule, AIR)
     assert (result.n_iter, result.best_iter) == (last, best)
-    unguarded, _ = replay(states, held_out(MASK, rule, seed=9), TRUTH, rule, [])
+    unguarded, _ = replay(states, dense_error(rule), rule, [])
     assert unguarded < last, "the case must tell the two apart"
 
 
@@ -262,7 +301,7 @@ def test_the_last_iterate_is_looked_at_as_well(max_iter):
         MASK,
         regularizers=[],
         stop=HeldOut(every=10, refit=False),
-        record_every=1,
+        record=1,
         callback=lambda k, _: k == 25,
         **FAST,
     )
@@ -318,14 +357,12 @@ def first_quiet_iteration(energies: list[np.ndarray], delta: float) -> int:
 
 
 @pytest.mark.parametrize("delta", [3.0, 0.3, 0.02])
-@pytest.mark.parametrize("record_every", [1, 10])
-def test_energy_change_stops_between_two_consecutive_iterations(delta, record_every):
-    free = airnp.fit(TRUTH, MASK, stop=None, record_every=1, max_iter=300, **START)
+@pytest.mark.parametrize("record", [1, 10])
+def test_energy_change_stops_between_two_consecutive_iterations(delta, record):
+    free = airnp.fit(TRUTH, MASK, stop=None, record=1, max_iter=300, **START)
     expected = first_quiet_iteration([free.history["energy_rows"], free.history["energy_columns"]], delta)
     assert 2 < expected < 300
-    result = airnp.fit(
-        TRUTH, MASK, stop=EnergyChange(delta), record_every=record_every, max_iter=300, **START
-    )
+    result = airnp.fit(TRUTH, MASK, stop=EnergyChange(delta), record=record, max_iter=300, **START)
     assert result.n_iter == result.best_iter == expected
     assert result.history["iteration"][-1] == expected
     assert result.stop_reason == f"energies changed by less than {delta:g}"
@@ -358,9 +395,11 @@ def test_the_threshold_that_the_paper_prints_stops_at_once():
     assert result.stop_reason == "energies changed by less than 57.6"
 
 
-def test_energy_change_needs_an_energy():
-    with pytest.raises(ValueError, match="stop: EnergyChange needs at least one regularizer"):
-        airnp.fit(TRUTH, MASK, regularizers=[], stop=EnergyChange(0.1), max_iter=5)
+def test_energy_change_is_a_rule_of_both_forms():
+    for fit, data in ((airnp.fit, DENSE), (airnp.fit_sparse, SPARSE)):
+        with pytest.raises(ValueError, match="stop: EnergyChange needs at least one regularizer"):
+            fit(**data, regularizers=[], stop=EnergyChange(0.1), max_iter=5)
+        assert fit(**data, stop=EnergyChange(1e9), max_iter=5).n_iter == 2
 
 
 # -------------------------------------------------------------------------------------------------- arguments
@@ -379,6 +418,8 @@ def test_energy_change_needs_an_energy():
         ({"every": 1.5}, TypeError, "every: expected a whole number"),
         ({"relative_patience": -0.1}, ValueError, "relative_patience: expected at least 0, got -0.1"),
         ({"relative_patience": float("nan")}, ValueError, "relative_patience: expected a finite"),
+        ({"tolerance": -0.1}, ValueError, "tolerance: expected at least 0, got -0.1"),
+        ({"tolerance": "a"}, TypeError, "tolerance: expected a number, got 'a'"),
     ],
 )
 def test_bad_arguments_of_held_out(arguments, error, message):
@@ -402,27 +443,34 @@ def test_bad_arguments_of_energy_change(delta, error, message):
 
 
 def test_rules_tell_what_they_are():
-    expected = "fraction=0.1, patience=300, relative_patience=0.5, every=20, refit=True, low_rank=False"
+    expected = "fraction=0.1, patience=300, relative_patience=0.5, every=20, refit=True, tolerance=0.0"
     assert repr(HeldOut(0.1, 300, 0.5, 20)) == f"HeldOut({expected})"
     assert repr(EnergyChange(0.5)) == "EnergyChange(0.5)"
 
 
-# --- the second phase: all entries, down to the same level ---
+# ----------------------------------------------------------------------------------------------- second phase
 
 
-def refitted(**options):
+def noisy_problem() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return a matrix of rank 3, the same with noise, and a mask."""
     rng = np.random.default_rng(0)
     truth = rng.random((30, 3)) @ rng.random((3, 25))
     noisy = truth + 0.05 * rng.standard_normal(truth.shape)
-    mask = rng.random(truth.shape) < 0.6
-    common = {"regularizers": [], "max_iter": 6000, "seed": 0, "learning_rate": 3e-3}
-    return truth, mask, airnp.fit(noisy, mask, **{**common, **options})
+    return truth, noisy, rng.random(truth.shape) < 0.6
+
+
+SETTINGS = {"regularizers": [], "max_iter": 6000, "seed": 0, "learning_rate": 3e-3}
+RULE = {"fraction": 0.2, "patience": 200, "every": 20}
+
+
+def refit(**options: Any) -> tuple[np.ndarray, np.ndarray, airnp.FitResult]:
+    truth, noisy, mask = noisy_problem()
+    return truth, mask, airnp.fit(noisy, mask, **{**SETTINGS, **options})
 
 
 def test_the_held_out_entries_are_fitted_in_the_end():
-    rule = {"fraction": 0.2, "patience": 200, "every": 20}
-    truth, mask, single = refitted(stop=HeldOut(**rule, refit=False))
-    *_, double = refitted(stop=HeldOut(**rule))
+    truth, mask, single = refit(stop=HeldOut(**RULE, refit=False))
+    *_, double = refit(stop=HeldOut(**RULE))
     assert single.best_iter < single.n_iter < double.n_iter <= single.n_iter + 500
     assert double.best_iter > single.n_iter
     assert airnp.metrics.nmae(double.X, truth, mask) < airnp.metrics.nmae(single.X, truth, mask)
@@ -432,33 +480,42 @@ def test_the_held_out_entries_are_fitted_in_the_end():
 
 
 def test_a_second_phase_that_does_not_help_leaves_no_trace(monkeypatch):
-    rule = {"fraction": 0.2, "patience": 200, "every": 20}
-    *_, single = refitted(stop=HeldOut(**rule, refit=False))
+    *_, single = refit(stop=HeldOut(**RULE, refit=False))
     never = np.array(False)
-    monkeypatch.setattr(heldout.HeldOutMonitor, "judged", lambda self, state: (never, never))
-    *_, double = refitted(stop=HeldOut(**rule))
+    monkeypatch.setattr(HeldOutMonitor, "compare", lambda self, state: (never, never))
+    *_, double = refit(stop=HeldOut(**RULE))
     assert double.n_iter == single.n_iter + 500, "the second phase should have been tried"
     assert double.best_iter == single.best_iter
     np.testing.assert_array_equal(double.X, single.X)
 
 
 def test_a_level_that_is_not_reached_leaves_the_iterate_that_fits_all_alike(monkeypatch):
-    begun = heldout.LevelMonitor.__init__
-    monkeypatch.setattr(
-        heldout.LevelMonitor, "__init__", lambda self, level, *rest: begun(self, 0 * level, *rest)
-    )
-    rule = {"fraction": 0.2, "patience": 200, "every": 20}
-    truth, mask, single = refitted(stop=HeldOut(**rule, refit=False))
-    *_, double = refitted(stop=HeldOut(**rule))
+    begun = LevelMonitor.__init__
+    monkeypatch.setattr(LevelMonitor, "__init__", lambda self, level, *rest: begun(self, 0 * level, *rest))
+    truth, mask, single = refit(stop=HeldOut(**RULE, refit=False))
+    *_, double = refit(stop=HeldOut(**RULE))
     assert double.n_iter == single.n_iter + 500
     assert single.n_iter < double.best_iter < double.n_iter
     assert airnp.metrics.nmae(double.X, truth, mask) < airnp.metrics.nmae(single.X, truth, mask)
 
 
-def test_both_phases_keep_to_max_iter():
-    for max_iter in (150, 300, 1000):
-        *_, result = refitted(stop=HeldOut(0.2, every=10), max_iter=max_iter)
-        assert result.n_iter <= max_iter
+@pytest.mark.parametrize("max_iter", [1, 2, 3, 19, 150, 300, 1000, 6000])
+@pytest.mark.parametrize("form", [DENSE, SPARSE], ids=["dense", "sparse"])
+def test_both_phases_keep_to_max_iter(form, max_iter):
+    iterations = []
+    options = {"regularizers": [], "max_iter": max_iter, "stop": HeldOut(0.2, patience=10**6, every=10)}
+    result = (airnp.fit if form is DENSE else airnp.fit_sparse)(
+        **form, **options, **FAST, callback=lambda iteration, state: iterations.append(iteration)
+    )
+    assert max(iterations) == result.n_iter == result.history["iteration"][-1] <= max_iter
+
+
+def test_a_sparse_refit_makes_as_many_iterations_as_were_best():
+    options = {**SPARSE, "regularizers": [], **FAST}
+    result = airnp.fit_sparse(**options, stop=HeldOut(0.1, patience=20, every=5), max_iter=2000)
+    alone = airnp.fit_sparse(**options, stop=None, max_iter=result.best_iter)
+    np.testing.assert_array_equal(result.X, alone.X)
+    assert result.n_iter > result.best_iter
 
 
 def test_a_fit_that_is_still_getting_better_uses_all_its_iterations():
@@ -474,7 +531,7 @@ def test_a_fit_that_is_still_getting_better_uses_all_its_iterations():
 
 
 def test_a_callback_that_stops_the_first_phase_stops_the_fit():
-    *_, result = refitted(stop=HeldOut(0.2, every=10), callback=lambda iteration, state: iteration == 300)
+    *_, result = refit(stop=HeldOut(0.2, every=10), callback=lambda iteration, state: iteration == 300)
     assert result.n_iter == 300
     assert result.stop_reason == "stopped by callback"
 
@@ -485,30 +542,16 @@ def test_where_the_rest_is_fitted_exactly_there_is_no_second_phase():
     rule = HeldOut(0.2, patience=3000, every=100)
     result = airnp.fit(Y, rng.random(Y.shape) < 0.7, regularizers=[], max_iter=4000, stop=rule, seed=0)
     assert result.n_iter <= 4000
-    monitor = rule.begin(seen_of(Y), None, 0)
+    monitor = HeldOutMonitor(rule, judge(Y, rule=rule, seed=0))
     monitor._best_error, monitor._best_fit = np.array(0.3), np.array(0.001)
-    assert monitor.follow_up(seen_of(Y), Choice([], np.array(5))) is None
-
-
-def seen_of(Y):
-    return read(Y).moved()
+    assert monitor.follow_up(Choice([], np.array(5)), "continue") is None
 
 
 def test_a_stack_goes_on_problem_by_problem():
-    _, _, one = refitted(stop=HeldOut(0.2, patience=200, every=20))
-    rng = np.random.default_rng(0)
-    truth = rng.random((30, 3)) @ rng.random((3, 25))
-    noisy = truth + 0.05 * rng.standard_normal(truth.shape)
-    mask = rng.random(truth.shape) < 0.6
-    stack = airnp.fit(
-        np.stack([noisy, noisy[::-1]]),
-        np.stack([mask, mask[::-1]]),
-        stop=HeldOut(0.2, patience=200, every=20),
-        regularizers=[],
-        max_iter=6000,
-        seed=0,
-        learning_rate=3e-3,
-    )
+    *_, one = refit(stop=HeldOut(**RULE))
+    truth, noisy, mask = noisy_problem()
+    stacks = np.stack([noisy, noisy[::-1]]), np.stack([mask, mask[::-1]])
+    stack = airnp.fit(*stacks, stop=HeldOut(**RULE), **SETTINGS)
     assert stack.best_iter.shape == (2,)
     assert (stack.best_iter > one.best_iter - 2000).all()
     assert airnp.metrics.nmae(stack.X[0], truth, mask) < 0.06
@@ -517,6 +560,6 @@ def test_a_stack_goes_on_problem_by_problem():
 def test_a_schedule_goes_on_where_it_was():
     seen = []
     schedule = lambda step: seen.append(step) or 1.0  # noqa: E731
-    refitted(stop=HeldOut(0.2, every=10), optimizer=airnp.Adam(3e-3, schedule=schedule), max_iter=400)
+    refit(stop=HeldOut(0.2, every=10), optimizer=airnp.Adam(3e-3, schedule=schedule), max_iter=400)
     assert max(seen) <= 400
     assert seen == sorted(seen)
