@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from array_api_compat import is_cupy_namespace
 
 from airnp._arrays import Array
 
@@ -51,6 +52,16 @@ def copied_apart(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 def placed_apart(array: npt.NDArray[Any], xp: Any) -> Array:
     """Return a copy of a host array in a namespace: in such memory for NumPy, on the device for CuPy."""
     return copied_apart(array) if xp is np else xp.asarray(array)
+
+
+def placed_sparse(matrix: Any, xp: Any) -> Any:
+    """Return a CSR matrix of SciPy as it is for NumPy, or as one of CuPy on the current device."""
+    if not is_cupy_namespace(xp):
+        return matrix
+    from cupyx.scipy.sparse import csr_matrix
+
+    parts = (matrix.data, matrix.indices, matrix.indptr)
+    return csr_matrix(tuple(map(xp.asarray, parts)), shape=matrix.shape)
 
 
 class Lending:

@@ -13,7 +13,7 @@ from airnp._arrays import Array, from_numpy, to_numpy
 from airnp._checks import checked_choice
 from airnp.data.entries import Pattern
 from airnp.data.linearmaps import Columns, Rows, Transform, axis_name, checked_axis
-from airnp.engines.buffers import Workspace
+from airnp.engines.buffers import Workspace, placed_sparse
 from airnp.engines.contract import Edges, Engine
 from airnp.regularizers.base import (
     GRAPH_WEIGHT,
@@ -214,13 +214,8 @@ def _placed_graph(adjacency: Any, problem: Problem, keep_sparse: bool) -> tuple[
     """Return adjacency and degrees where the problem lives."""
     xp, device, dtype = problem.xp, problem.device, problem.dtype
     degree = from_numpy(np.asarray(adjacency.sum(axis=1)).reshape(-1), xp, device, dtype)
-    if keep_sparse and is_cupy_namespace(xp):
-        from cupyx.scipy.sparse import csr_matrix
-
-        parts = (adjacency.data.astype(dtype), adjacency.indices, adjacency.indptr)
-        return csr_matrix(tuple(map(xp.asarray, parts)), shape=adjacency.shape), degree
     if keep_sparse:
-        return adjacency.astype(dtype), degree
+        return placed_sparse(adjacency.astype(dtype), xp), degree
     dense = adjacency.toarray() if _is_sparse(adjacency) else adjacency
     return from_numpy(dense, xp, device, dtype), degree
 

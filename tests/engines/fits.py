@@ -9,6 +9,8 @@ from scipy import sparse
 import airnp
 from airnp import AdaptiveLaplacian, Blocks, DirichletEnergy, FixedLaplacian, TotalVariation
 from airnp._arrays import to_numpy
+from airnp.engines import Auto, select_engine
+from airnp.training.steps import Steps
 from tests.strategies import ADJACENCIES
 
 M, N = 12, 9
@@ -57,8 +59,8 @@ OPTIONS = [
     {"depth": 1},
     {"depth": 2, "rank": 3},
     {"depth": 4},
-    {"loss": "huber", "huber_delta": 0.2},
-    {"fidelity": "sum"},
+    {"fidelity": airnp.Huber(0.2)},
+    {"fidelity": airnp.Squared("sum")},
     {"weights": np.linspace(0.1, 2, M * N).reshape(M, N)},
     {"optimizer": airnp.Adam(3e-3, graph_learning_rate=1e-2, betas=(0.8, 0.99), epsilon=1e-7)},
     {"optimizer": airnp.GradientDescent(0.05)},
@@ -73,6 +75,12 @@ def data(batch=(), seed=0):
     """Return values and a mask."""
     rng = np.random.default_rng(seed)
     return rng.random((*batch, M, N)), rng.random((*batch, M, N)) < 0.8
+
+
+def steps(objective, optimizer=None, *, xp=np, threads=1):
+    """Return optimiser steps on an objective from its own start."""
+    engine = select_engine(Auto(threads), xp)
+    return Steps(objective, optimizer or airnp.Adam(), objective.init(0), engine=engine)
 
 
 def assert_same(found, wanted, tolerance=1e-9, history=1e-8):

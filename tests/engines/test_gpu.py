@@ -16,11 +16,10 @@ import pytest
 from scipy import sparse
 
 import airnp
-from airnp import AdaptiveLaplacian, DirichletEnergy, FixedLaplacian, TotalVariation
+from airnp import AdaptiveLaplacian, DirichletEnergy, FixedLaplacian, Nearest, TotalVariation
 from airnp._devices import check_device, describe
 from airnp.engines import _cublas, cuda, launching
-from airnp.training.steps import Training
-from tests.engines.fits import assert_same, assert_same_sparse, learned, models, path
+from tests.engines.fits import assert_same, assert_same_sparse, learned, models, path, steps
 from tests.engines.kernel_launches import instances
 from tests.strategies import ADJACENCIES
 
@@ -107,7 +106,7 @@ def test_every_other_model_follows_the_specification(cupy, model):
 @pytest.mark.parametrize(
     "options",
     [
-        {"loss": "huber", "huber_delta": 0.2},
+        {"fidelity": airnp.Huber(0.2)},
         {"rank": 5},
         {"weights": np.linspace(0.1, 2, M * N).reshape(M, N)},
         {"optimizer": airnp.GradientDescent(0.05)},
@@ -158,7 +157,7 @@ SPARSE = {
     "factors": {"regularizers": []},
     "graphs": {
         "regularizers": [
-            AdaptiveLaplacian("rows", 1e-2, neighbors=4, refresh=40),
+            AdaptiveLaplacian("rows", 1e-2, candidates=Nearest(4, refresh=40)),
             FixedLaplacian(sparse.csr_array(path(N)), "columns", 1e-2),
         ],
         "depth": 3,
@@ -182,8 +181,8 @@ def sparse_table(shape=(M, N), share=0.4):
 
 
 def fitted_sparse(S, **options):
-    common = {"form": "sparse", "rank": 5, "depth": 2, "max_iter": 100, "stop": None, "seed": 0}
-    return airnp.fit(S, **{**common, "init": airnp.Gaussian(0.1, 0.3), **options})
+    common = {"rank": 5, "depth": 2, "max_iter": 100, "stop": None, "seed": 0}
+    return airnp.fit_sparse(S, **{**common, "init": airnp.Gaussian(0.1, 0.3), **options})
 
 
 @pytest.mark.parametrize("model", SPARSE)
@@ -204,7 +203,7 @@ def test_a_sparse_matrix_of_cupy(cupy):
 @pytest.mark.parametrize("rank", [1, 31, 33, 128, 129, 200])
 def test_lines_of_thousands_of_entries_and_odd_ranks(cupy, rank):
     S = sparse_table((210, 5000), 0.01)
-    options = {"rank": rank, "max_iter": 5, "regularizers": [AdaptiveLaplacian("rows", 1e-3, neighbors=7)]}
+    options = {"rank": rank, "max_iter": 5, "regularizers": [AdaptiveLaplacian("rows", 1e-3, candidates=Nearest(7))]}
     host = fitted_sparse(S, engine="reference", **options)
     assert_same_sparse(fitted_sparse(S, xp=cupy, **options), host, 1e-8)
 
@@ -286,7 +285,7 @@ def test_a_fit_in_tf32_is_close_but_not_equal(cupy):
     if int(cupy.cuda.Device().compute_capability) < 80:
         pytest.skip("TF32 units came with compute capability 8.0")
     options = {"xp": cupy, "max_iter": 50, "stop": None, "seed": 0, "dtype": "float32"}
-    full, coarse = (airnp.fit(*data((256, 256)), precision=name, **options) for name in (None, "tf32"))
+    full, coarse = (airnp.fit(*data((256, 256)), engine=airnp.CUDA(name), **options) for name in (None, "tf32"))
     assert not np.array_equal(full.X.get(), coarse.X.get())
     np.testing.assert_allclose(coarse.history["loss"], full.history["loss"], rtol=0.02)
     assert relative_error(coarse.X, full.X.get()) < 0.05
@@ -358,7 +357,7 @@ def test_a_fit_stays_on_the_device_of_its_data(cupy):
 def test_iterations_take_no_memory(cupy):
     pool = cupy.get_default_memory_pool()
     objective = airnp.Objective(*data((300, 200)), xp=cupy)
-    training = Training(objective, airnp.Adam(), objective.init(0))
+    training = steps(objective, xp=cupy)
     training.advance(200)
     used, reserved = pool.used_bytes(), pool.total_bytes()
     training.advance(2000)
