@@ -77,8 +77,8 @@ class Term(ABC):
     scaled_lines: Literal["rows", "columns"] | None = None
     """Which lines of X its :class:`Contribution` scales."""
 
-    is_plain: bool = True
-    """Whether the arithmetic consists of the engine's operations alone."""
+    is_plain: bool = False
+    """Whether the arithmetic consists of the engine's operations alone, so that it may be replayed."""
 
     def prepare(
         self, ops: Engine, x: Array, v: Array | None, update: Update | None, memory: Memory
@@ -141,6 +141,9 @@ class FactoredTerm(ABC):
     weight: float
     acts_on: Literal["sides", "factors", "mask"] = "sides"
     """U and V as a whole, U and V as the chain of factors gives them, or the matrices of the mask factor."""
+
+    is_plain: bool = False
+    """Whether the arithmetic consists of the engine's operations alone, so that it may be replayed."""
 
     candidates: Candidates | None = None
     """Where the edges of a learned graph come from; None where nothing is learned."""
