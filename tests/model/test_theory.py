@@ -450,7 +450,10 @@ def fit_of_a_noisy_picture(method):
     settings = {
         "air": {"regularizers": both_graphs(2.88 / truth.size, "row")},
         "dmf": {"regularizers": []},
-        "air as printed": {"regularizers": both_graphs(printed_weight, "global"), "fidelity": airnp.Squared("sum")},
+        "air as printed": {
+            "regularizers": both_graphs(printed_weight, "global"),
+            "fidelity": airnp.Squared("sum"),
+        },
     }[method]
     result = airnp.fit(
         noisy,
@@ -477,7 +480,9 @@ def test_the_printed_lambda_does_nothing():
 def test_the_printed_lambda_is_smaller_than_the_default_by_orders_of_magnitude():
     """Both relative to the fidelity's scale s, for data in [0, 1]."""
     Y = np.linspace(0, 1, 240 * 240).reshape(240, 240)
-    (term,) = airnp.Objective(Y, regularizers=[airnp.AdaptiveLaplacian()], fidelity=airnp.Squared("sum")).terms
+    (term,) = airnp.Objective(
+        Y, regularizers=[airnp.AdaptiveLaplacian()], fidelity=airnp.Squared("sum")
+    ).terms
     assert term.weight / (np.ptp(Y) / Y.size) == pytest.approx(83_000, rel=0.01)
 
 
