@@ -178,7 +178,9 @@ def check_laplacian(machine, times=1, **case):
         join_pieces_launch(of.symmetric, parts, pull, None, machine).run(machine, times)
     _, t, metric = of.wide()
     wanted = np.empty_like(t)
-    value = reference.edge_laplacian(of.symmetric.pattern, of.weights.astype(np.float64), t, metric, pull=wanted)
+    value = reference.edge_laplacian(
+        of.symmetric.pattern, of.weights.astype(np.float64), t, metric, pull=wanted
+    )
     assert_close(launch["value"], [value], of.dtype, size=1 + abs(value))
     assert_close(pull, wanted, of.dtype, size=1 + 2 * of.weights.sum())
     return launch["value"], pull

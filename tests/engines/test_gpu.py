@@ -203,7 +203,11 @@ def test_a_sparse_matrix_of_cupy(cupy):
 @pytest.mark.parametrize("rank", [1, 31, 33, 128, 129, 200])
 def test_lines_of_thousands_of_entries_and_odd_ranks(cupy, rank):
     S = sparse_table((210, 5000), 0.01)
-    options = {"rank": rank, "max_iter": 5, "regularizers": [AdaptiveLaplacian("rows", 1e-3, candidates=Nearest(7))]}
+    options = {
+        "rank": rank,
+        "max_iter": 5,
+        "regularizers": [AdaptiveLaplacian("rows", 1e-3, candidates=Nearest(7))],
+    }
     host = fitted_sparse(S, engine="reference", **options)
     assert_same_sparse(fitted_sparse(S, xp=cupy, **options), host, 1e-8)
 
@@ -285,7 +289,9 @@ def test_a_fit_in_tf32_is_close_but_not_equal(cupy):
     if int(cupy.cuda.Device().compute_capability) < 80:
         pytest.skip("TF32 units came with compute capability 8.0")
     options = {"xp": cupy, "max_iter": 50, "stop": None, "seed": 0, "dtype": "float32"}
-    full, coarse = (airnp.fit(*data((256, 256)), engine=airnp.CUDA(name), **options) for name in (None, "tf32"))
+    full, coarse = (
+        airnp.fit(*data((256, 256)), engine=airnp.CUDA(name), **options) for name in (None, "tf32")
+    )
     assert not np.array_equal(full.X.get(), coarse.X.get())
     np.testing.assert_allclose(coarse.history["loss"], full.history["loss"], rtol=0.02)
     assert relative_error(coarse.X, full.X.get()) < 0.05
