@@ -96,9 +96,9 @@ def test_operations_equal_the_reference(place, m, n, rank, dtype):
         )
 
 
-def test_without_offsets_they_are_neither_read_nor_written(place):
-    if place.ops is cuda:
-        pytest.skip("the CUDA engine has no shorter way without offsets")
+@pytest.mark.parametrize("threads", [1, 2])
+def test_without_offsets_the_cpu_engine_neither_reads_nor_writes_them(threads, monkeypatch):
+    monkeypatch.setattr(sparse_cpu, "_SMALL", 1)
     case = Problem(np.float64, 40, 30, 5, 0.4, 1024, 1)
     zeros = Offsets(0.0, np.zeros(40), np.zeros(30))
     given = Offsets(0.3, *case.offsets[1:])
@@ -106,7 +106,7 @@ def test_without_offsets_they_are_neither_read_nor_written(place):
     for offsets, plain in ((zeros, False), (given, True)):
         out = Slopes(*(np.full(shape, 9.0) for shape in ((40, 5), (30, 5), 40, 30)))
         entries = Entries(case.pattern, case.values)
-        with place.using():
+        with pool.using(threads):
             value = cpu.residuals(entries, case.u, case.v, offsets, scale=0.7, out=out, plain=plain)
         found.append((value, out.u, out.v))
     for a, b in zip(*found, strict=True):
