@@ -287,13 +287,16 @@ def fit_sparse(
     listed, rule, shaped = checked_regularizers(regularizers), resolve_stop(stop), checked_fidelity(fidelity)
     if isinstance(shaped, Huber):
         raise ValueError(f"fidelity: fit_sparse has Squared(), got {shaped!r}")
+    chosen = select_engine(engine, place.xp)
+    if chosen.name == "reference" and not is_numpy_namespace(place.xp):
+        raise ValueError("engine: 'reference' has sparse operations on NumPy arrays alone; use 'cuda' for CuPy")
     options = Options.checked(
         max_iter=max_iter,
         seed=seed,
         init=init,
         optimizer=optimizer,
         learning_rate=learning_rate,
-        engine=select_engine(engine, place.xp),
+        engine=chosen,
         record=record,
         callback=callback,
         progress=progress,

@@ -10,9 +10,19 @@ from hypothesis import strategies as st
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
 import airnp
-from airnp import AdaptiveLaplacian, Blocks, DirichletEnergy, FixedLaplacian, TotalVariation
+from airnp import (
+    AdaptiveLaplacian,
+    Blocks,
+    DirichletEnergy,
+    FixedLaplacian,
+    Huber,
+    Operator,
+    Squared,
+    TotalVariation,
+)
 
 ADJACENCIES = ("row", "global", "product")
+SCALES = ("mean", "sum")
 seeds = st.integers(0, 2**32 - 1)
 
 
@@ -107,9 +117,7 @@ def cases(draw: st.DrawFn, *, low: int = 1, high: int = 6, operators: bool = Tru
     settings: dict[str, Any] = {
         "depth": depth,
         "rank": rank,
-        "fidelity": draw(st.sampled_from(["mean", "sum"])),
-        "loss": draw(st.sampled_from(["squared", "huber"])),
-        "huber_delta": 0.7,
+        "fidelity": draw(st.sampled_from([*(Squared(s) for s in SCALES), *(Huber(0.7, s) for s in SCALES)])),
     }
     kinds = ["mask", "weights"] + (["object", "linear operator"] if operators and m > 1 and n > 1 else [])
     kind = draw(st.sampled_from(kinds))
@@ -128,7 +136,7 @@ def cases(draw: st.DrawFn, *, low: int = 1, high: int = 6, operators: bool = Tru
         data["Y"] = Blur().forward(truth)
     else:
         matrix: LinearOperator = aslinearoperator(rng.standard_normal((m + n, m * n)))
-        settings |= {"operator": matrix, "shape": (m, n)}
+        settings["operator"] = Operator(matrix, (m, n))
         data["Y"] = matrix.matvec(truth.ravel())
     objective = airnp.Objective(**data, **settings)
     # Entries of size ~1 make every term and every factor matter.

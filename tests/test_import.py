@@ -56,5 +56,5 @@ def test_no_optional_library_is_loaded(bytecode: Path, code: str) -> None:
 
 def test_no_module_hides_a_public_name() -> None:
     names = {module.name for module in pkgutil.iter_modules(airnp.__path__)}
-    assert {"fitting", "sparse_fitting"} <= names
+    assert {"fitting", "optimizers"} <= names
     assert names & set(airnp.__all__) == {"masks", "metrics"}

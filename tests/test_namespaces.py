@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 import array_api_compat as compat
@@ -16,177 +14,33 @@ import airnp
 from airnp import AdaptiveLaplacian, Blocks, DirichletEnergy, FixedLaplacian, HeldOut, TotalVariation
 from airnp._arrays import to_numpy
 from tests.conftest import Backend
-
-SHAPE = (12, 9)
-NUMPY = Backend("numpy", np)
-KEEPS_SCALARS = (np.float32(1) / 2).dtype == np.float32  # before NumPy 2 a scalar may become float64
-Options = dict[str, Any]
-
-
-def _stack(*batch: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Return low-rank matrices and masks that leave three entries at least in every row and column."""
-    rng = np.random.default_rng(seed)
-    Y = rng.standard_normal((*batch, SHAPE[0], 2)) @ rng.standard_normal((*batch, 2, SHAPE[1]))
-    mask = rng.random((*batch, *SHAPE)) < 0.6
-    for shift in (0, 3, 5):
-        mask[..., np.arange(12), (np.arange(12) + shift) % 9] = True
-    return Y, mask
-
-
-Y, MASK = _stack()
-WEIGHTS = np.random.default_rng(1).uniform(0.2, 2, SHAPE)
-GRAPH = np.eye(12, k=1) + np.eye(12, k=-1)
-OUTLIERS = Y + 5.0 * (np.arange(108).reshape(SHAPE) % 17 == 0)
-
-
-class Mixing:
-    """X → left · X · right, with arrays of the backend's own."""
-
-    def __init__(self, backend: Backend) -> None:
-        rng = np.random.default_rng(2)
-        self.left = backend.array(rng.standard_normal((7, 12)))
-        self.right = backend.array(rng.standard_normal((9, 8)))
-
-    def forward(self, X: Any) -> Any:
-        return self.left @ X @ self.right
-
-    def adjoint(self, Z: Any) -> Any:
-        transpose = compat.array_namespace(Z).matrix_transpose
-        return transpose(self.left) @ Z @ transpose(self.right)
-
-
-MEASURED = Mixing(NUMPY).forward(Y)
-
-
-def _adaptive(kind: Any) -> AdaptiveLaplacian:
-    return AdaptiveLaplacian("rows", weight=1e-2, adjacency=kind)
-
-
-Case = Callable[[Backend], tuple[Any, Any, Options]]
-
-REGULARIZERS: dict[str, Callable[[Backend], list[Any]]] = {
-    "DMF": lambda b: [],
-    "TV l1": lambda b: [TotalVariation(1e-3)],
-    "TV quadratic": lambda b: [TotalVariation(1e-3, kind="quadratic")],
-    "given graph": lambda b: [FixedLaplacian(b.array(GRAPH))],
-    "given graph of columns": lambda b: [FixedLaplacian(GRAPH[:9, :9], "columns", weight=1e-2)],
-    "Dirichlet": lambda b: [DirichletEnergy("rows"), DirichletEnergy("columns")],
-    "blocks": lambda b: [AdaptiveLaplacian(Blocks(4, 3))],
-    "graph of blocks": lambda b: [FixedLaplacian(GRAPH[:9, :9], Blocks(4, 3))],
-    "own transform": lambda b: [AdaptiveLaplacian(Mixing(b))],
-    "global": lambda b: [_adaptive("global")],
-    "product": lambda b: [_adaptive("product"), AdaptiveLaplacian("columns")],
-    "all together": lambda b: [
-        *(AdaptiveLaplacian(axis) for axis in ("rows", "columns", Blocks(3, 3))),
-        TotalVariation(1e-3),
-        FixedLaplacian(GRAPH),
-    ],
-}
-
-FITS: dict[str, Options] = {
-    "balanced": {"init": "balanced"},
-    "gradient descent": {"optimizer": "gradient_descent", "learning_rate": 0.5},
-    "held out": {"stop": HeldOut(patience=30, every=10), "max_iter": 60},
-    "auto": {"stop": "auto", "max_iter": 60},
-    "energy change": {"stop": airnp.EnergyChange(1e-3), "max_iter": 60},
-    "not normalised": {"normalize": False},
-}
-
-
-def _case(options: Callable[[Backend], Options], data: np.ndarray = Y, mask: Any = MASK) -> Case:
-    """Return a case with the arrays of a backend."""
-    return lambda b: (b.array(data), None if mask is None else b.array(mask), options(b))
-
-
-CASES: dict[str, Case] = {
-    "AIR": _case(lambda b: {}),
-    "NaN is missing": _case(lambda b: {}, np.where(MASK, Y, np.nan), None),
-    "int mask": _case(lambda b: {}, Y, MASK.astype(np.int64)),
-    "float mask": _case(lambda b: {}, Y, MASK.astype(np.float32)),
-    "one factor": _case(lambda b: {"depth": 1}),
-    "depth 4, rank 3": _case(lambda b: {"depth": 4, "rank": 3}),
-    **{name: _case(lambda b, make=make: {"regularizers": make(b)}) for name, make in REGULARIZERS.items()},
-    "Huber": _case(lambda b: {"loss": "huber", "huber_delta": 0.02}, OUTLIERS),
-    "weights": _case(lambda b: {"weights": b.array(WEIGHTS)}),
-    "int weights": _case(lambda b: {"weights": b.array(2 * MASK.astype(np.int64))}, Y, None),
-    "bool weights": _case(lambda b: {"weights": b.array(MASK)}, Y, None),
-    "sum fidelity": _case(lambda b: {"fidelity": "sum"}),
-    "operator": _case(lambda b: {"operator": Mixing(b)}, MEASURED, None),
-    "operator and Huber": _case(
-        lambda b: {"operator": Mixing(b), "loss": "huber", "regularizers": [TotalVariation(1e-3)]},
-        MEASURED,
-        np.arange(56).reshape(7, 8) % 5 > 0,
-    ),
-    "stack": _case(lambda b: {}, *_stack(2)),
-    "stack with one mask": _case(
-        lambda b: {"regularizers": [_adaptive("global"), TotalVariation(1e-3), DirichletEnergy("columns")]},
-        _stack(2, 2)[0],
-    ),
-    "integers": _case(lambda b: {}, np.rint(50 * Y).astype(np.int64)),
-}
-
-ALL = CASES | {name: _case(lambda b, options=options: options) for name, options in FITS.items()}
-
-
-def _fit(data: Any, mask: Any, options: Options) -> airnp.FitResult:
-    common = {"max_iter": 20, "stop": None, "seed": 5, "record_every": 5, "engine": "reference"}
-    return airnp.fit(data, mask, **{**common, **options})
-
-
-@cache
-def numpy_fit(name: str) -> airnp.FitResult:
-    """The answer of NumPy in float64 to a case."""
-    return _fit(*ALL[name](NUMPY))
-
-
-def arrays_of(result: airnp.FitResult) -> dict[str, Any]:
-    """Return every array of a result by name."""
-    found = {"X": result.X, "offset": result.normalization.offset, "scale": result.normalization.scale}
-    if result.mask is not None:
-        found |= {"mask": result.mask, "observed": result.observed, "completed": result.completed()}
-    found |= {f"factor {level}": factor for level, factor in enumerate(result.factors)}
-    for place, item in enumerate(result.regularizers):
-        parts = {name: getattr(item, name) for name in ("energy", "adjacency", "laplacian", "parameter")}
-        found |= {f"{name} {place}": part for name, part in parts.items() if part is not None}
-    return found
-
-
-def assert_lives(result: airnp.FitResult, backend: Backend, dtype: str = "float64") -> None:
-    """Assert that every array of a result is of the backend's namespace, device and of one float type."""
-    like = backend.array(np.zeros(1, dtype=dtype))
-    xp = compat.array_namespace(like)
-    for name, array in arrays_of(result).items():
-        assert compat.is_array_api_obj(array), name
-        assert compat.array_namespace(array) is xp, name
-        assert compat.device(array) == compat.device(like), name
-        if array.ndim > 0 or KEEPS_SCALARS:
-            assert array.dtype == (xp.bool if name == "mask" else like.dtype), name
-
-
-def assert_same(found: airnp.FitResult, expected: airnp.FitResult, tolerance: float = 1e-11) -> None:
-    """Assert that two results agree to rounding in every array, number and record."""
-    assert (found.n_iter, found.stop_reason) == (expected.n_iter, expected.stop_reason)
-    np.testing.assert_array_equal(found.best_iter, expected.best_iter)
-    assert list(found.history) == list(expected.history)
-    for column in found.history:
-        np.testing.assert_allclose(
-            found.history[column], expected.history[column], rtol=tolerance, atol=tolerance, err_msg=column
-        )
-    one, other = arrays_of(found), arrays_of(expected)
-    assert one.keys() == other.keys()
-    for name, array in one.items():
-        values = to_numpy(other[name])
-        size = max(np.abs(values).max(), 1e-3)
-        np.testing.assert_allclose(
-            to_numpy(array).astype(float), values, rtol=0, atol=tolerance * size, err_msg=name
-        )
+from tests.namespaces import (
+    ALL,
+    CASES,
+    GRAPH,
+    MASK,
+    MEASURED,
+    NUMPY,
+    OUTLIERS,
+    WEIGHTS,
+    Mixing,
+    Options,
+    Y,
+    adaptive,
+    arrays_of,
+    assert_lives,
+    assert_same,
+    fitted,
+    numpy_fit,
+    stack,
+)
 
 
 @pytest.mark.parametrize("name", ALL)
 def test_fit_gives_numpys_answer_where_the_data_lives(name: str, backend: Backend) -> None:
     data, mask, options = ALL[name](backend)
     before = [to_numpy(array).tobytes() for array in (data, mask) if array is not None]
-    result = _fit(data, mask, options)
+    result = fitted(data, mask, options)
     assert_lives(result, backend)
     assert_same(result, numpy_fit(name))
     assert [to_numpy(array).tobytes() for array in (data, mask) if array is not None] == before
@@ -217,7 +71,7 @@ def test_the_automatic_engine_and_the_named_namespace_give_the_same_answer(
     option: str, backend: Backend
 ) -> None:
     options = {"engine": {"engine": "auto"}, "xp": {"xp": backend.xp}}[option]
-    result = _fit(*CASES["AIR"](backend)[:2], options)
+    result = fitted(*CASES["AIR"](backend)[:2], options)
     assert_lives(result, backend)
     assert_same(result, numpy_fit("AIR"))
 
@@ -239,7 +93,7 @@ def test_objective_starts_in_the_backend_from_numpys_numbers(backend: Backend) -
 
 
 def test_to_numpy_brings_everything_back(backend: Backend) -> None:
-    result = _fit(*CASES["all together"](backend))
+    result = fitted(*CASES["all together"](backend))
     host = result.to_numpy()
     assert_lives(host, NUMPY)
     for name, array in arrays_of(result).items():
@@ -253,10 +107,10 @@ def test_to_numpy_brings_everything_back(backend: Backend) -> None:
 
 def test_numpy_data_is_moved_to_the_namespace_that_is_named(backend: Backend) -> None:
     default = Backend(backend.name, backend.xp)
-    result = _fit(Y, MASK, {"xp": backend.xp, "weights": WEIGHTS})
+    result = fitted(Y, MASK, {"xp": backend.xp, "weights": WEIGHTS})
     assert_lives(result, default)
     assert_same(result, numpy_fit("weights"))
-    nested = _fit(np.where(MASK, Y, np.nan).tolist(), None, {"xp": backend.xp})
+    nested = fitted(np.where(MASK, Y, np.nan).tolist(), None, {"xp": backend.xp})
     assert_lives(nested, default)
     assert_same(nested, numpy_fit("NaN is missing"))
 
@@ -340,29 +194,29 @@ FLOAT32_TOLERANCE = 2e-5
 @pytest.mark.parametrize("name", ["AIR", "all together", "Huber", "stack"])
 def test_float32_data_stays_float32(name: str, backend: Backend) -> None:
     data, mask, options = CASES[name](NUMPY)
-    result = _fit(backend.array(data.astype(np.float32)), backend.array(mask.copy()), options)
+    result = fitted(backend.array(data.astype(np.float32)), backend.array(mask.copy()), options)
     assert_lives(result, backend, "float32")
     assert_same(result, numpy_fit(name), tolerance=FLOAT32_TOLERANCE)
 
 
 def test_a_dtype_may_be_given_in_any_spelling(backend: Backend) -> None:
     spellings = ["float32", np.float32, np.dtype(np.float32), array_api_strict.float32, backend.xp.float32]
-    expected = _fit(Y, MASK, {"max_iter": 5})
+    expected = fitted(Y, MASK, {"max_iter": 5})
     for dtype in spellings:
-        result = _fit(backend.array(Y), backend.array(MASK), {"dtype": dtype, "max_iter": 5})
+        result = fitted(backend.array(Y), backend.array(MASK), {"dtype": dtype, "max_iter": 5})
         assert_lives(result, backend, "float32")
         assert_same(result, expected, tolerance=FLOAT32_TOLERANCE)
     narrow, wide = Y.astype(np.float32), {"dtype": backend.xp.float64, "max_iter": 5}
-    result = _fit(backend.array(narrow), backend.array(MASK), wide)
+    result = fitted(backend.array(narrow), backend.array(MASK), wide)
     assert_lives(result, backend, "float64")
-    assert_same(result, _fit(narrow.astype(float), MASK, {"max_iter": 5}))
+    assert_same(result, fitted(narrow.astype(float), MASK, {"max_iter": 5}))
 
 
 def test_small_integers_and_booleans_become_float32(backend: Backend) -> None:
     for values in (np.rint(10 * Y).astype(np.int8), Y > 0):
-        result = _fit(backend.array(values), backend.array(MASK), {})
+        result = fitted(backend.array(values), backend.array(MASK), {})
         assert_lives(result, backend, "float32")
-        expected = _fit(values.astype(float), MASK, {})
+        expected = fitted(values.astype(float), MASK, {})
         assert_same(result, expected, tolerance=FLOAT32_TOLERANCE)
 
 
@@ -376,12 +230,12 @@ def test_a_device_without_float64_computes_in_float32(dtype: str) -> None:
     mask, weights = there.array(MASK), there.array(2 * MASK.astype(np.int64))
     for options in ({}, {"dtype": "float32"}, {"weights": weights}, {"stop": "auto"}, {"init": "balanced"}):
         options = {"max_iter": 5, **options}
-        result = _fit(there.array(values), mask, options)
+        result = fitted(there.array(values), mask, options)
         assert_lives(result, there, "float32")
         host = {**options, "weights": 2.0 * MASK} if "weights" in options else {**options, "dtype": "float64"}
-        assert_same(result, _fit(values, MASK, host), tolerance=FLOAT32_TOLERANCE)
+        assert_same(result, fitted(values, MASK, host), tolerance=FLOAT32_TOLERANCE)
     with pytest.raises(ValueError, match=r"dtype: expected float32, .*no_float64.*, got float64"):
-        _fit(there.array(values), mask, {"dtype": "float64"})
+        fitted(there.array(values), mask, {"dtype": "float64"})
 
 
 def test_complex_arrays_are_refused_everywhere(backend: Backend) -> None:
@@ -412,8 +266,8 @@ def test_no_autograd_graph_is_built() -> None:
     data, weights = (torch.tensor(array, requires_grad=True) for array in (Y, WEIGHTS))
     measured = torch.tensor(MEASURED, requires_grad=True)
     fits = [
-        _fit(data, torch.tensor(MASK), {"weights": weights, "regularizers": [FixedLaplacian(graph)]}),
-        _fit(measured, None, {"operator": operator}),
+        fitted(data, torch.tensor(MASK), {"weights": weights, "regularizers": [FixedLaplacian(graph)]}),
+        fitted(measured, None, {"operator": operator}),
     ]
     for result in fits:
         for name, array in arrays_of(result).items():
@@ -431,17 +285,17 @@ def test_torch_views_sparse_tensors_and_half_precision() -> None:
     torch = import_torch()
     spaced = torch.zeros((9, 24), dtype=torch.float64)
     spaced[:, ::2] = torch.tensor(Y.T)
-    assert_same(_fit(spaced[:, ::2].T, torch.tensor(MASK), {}), numpy_fit("AIR"))
+    assert_same(fitted(spaced[:, ::2].T, torch.tensor(MASK), {}), numpy_fit("AIR"))
     with pytest.raises(TypeError, match=r"Y: expected a dense tensor, got layout torch.sparse_coo"):
         airnp.fit(torch.tensor(Y).to_sparse())
     graph = torch.tensor(GRAPH).to(torch.bfloat16)
     np.testing.assert_array_equal(to_numpy(graph), GRAPH)
-    assert_same(_fit(Y, MASK, {"regularizers": [FixedLaplacian(graph)]}), numpy_fit("given graph"))
+    assert_same(fitted(Y, MASK, {"regularizers": [FixedLaplacian(graph)]}), numpy_fit("given graph"))
     for dtype in (torch.float16, torch.bfloat16):
         half = torch.tensor(Y).to(dtype)
-        result = _fit(half, torch.tensor(MASK), {})
+        result = fitted(half, torch.tensor(MASK), {})
         assert result.X.dtype == torch.float32
-        assert_same(result, _fit(half.double().numpy(), MASK, {}), tolerance=FLOAT32_TOLERANCE)
+        assert_same(result, fitted(half.double().numpy(), MASK, {}), tolerance=FLOAT32_TOLERANCE)
 
 
 def test_a_float64_map_serves_a_float32_problem_in_torch() -> None:
@@ -454,7 +308,7 @@ def test_a_float64_map_serves_a_float32_problem_in_torch() -> None:
         def adjoint(self, Z: Any) -> Any:
             return super().adjoint(Z.double())
 
-    result = _fit(torch.tensor(MEASURED).float(), None, {"operator": Wide(Backend("torch", torch))})
+    result = fitted(torch.tensor(MEASURED).float(), None, {"operator": Wide(Backend("torch", torch))})
     assert result.X.dtype == torch.float32
     assert_same(result, numpy_fit("operator"), tolerance=FLOAT32_TOLERANCE)
 
@@ -465,7 +319,7 @@ def test_jax_gives_numpys_answer() -> None:
     jax.config.update("jax_enable_x64", True)
     try:
         backend = Backend("jax", jax.numpy)
-        result = _fit(*CASES["AIR"](backend))
+        result = fitted(*CASES["AIR"](backend))
         assert_lives(result, backend)
         assert_same(result, numpy_fit("AIR"))
     finally:
@@ -484,14 +338,14 @@ STACKED: dict[str, Options] = {
     "energy change": {"stop": airnp.EnergyChange(2e-3), "max_iter": 150, "learning_rate": 1e-2},
     "mixture": {
         "regularizers": [
-            _adaptive("global"),
+            adaptive("global"),
             AdaptiveLaplacian(Blocks(4, 3), adjacency="product", weight=1e-3),
             TotalVariation(1e-3),
             DirichletEnergy("rows"),
             FixedLaplacian(GRAPH),
         ]
     },
-    "Huber and balanced": {"loss": "huber", "init": "balanced", "depth": 2, "rank": 4},
+    "Huber and balanced": {"fidelity": airnp.Huber(), "init": "balanced", "depth": 2, "rank": 4},
     "gradient descent": {"optimizer": "gradient_descent", "learning_rate": 0.5},
 }
 
@@ -509,12 +363,12 @@ def test_a_stack_of_any_namespace_is_its_matrices_one_by_one(name: str, backend:
 
 def assert_stack_is_one_by_one(name: str, batch: tuple[int, ...], backend: Backend) -> None:
     """Assert that each matrix of a stack has the answer that NumPy gives to it alone."""
-    data, mask = _stack(*batch, seed=7)
+    data, mask = stack(*batch, seed=7)
     data = data * np.logspace(-3, 3, int(np.prod(batch))).reshape(*batch, 1, 1)  # of different scales
-    stacked = _fit(backend.array(data), backend.array(mask), STACKED[name])
+    stacked = fitted(backend.array(data), backend.array(mask), STACKED[name])
     assert stacked.X.shape == data.shape
     for place in np.ndindex(*batch):
-        single = _fit(data[place], mask[place], STACKED[name])
+        single = fitted(data[place], mask[place], STACKED[name])
         np.testing.assert_array_equal(np.asarray(stacked.best_iter)[place], single.best_iter)
         for part, array in arrays_of(single).items():
             found = to_numpy(arrays_of(stacked)[part])
@@ -529,17 +383,17 @@ def assert_stack_is_one_by_one(name: str, batch: tuple[int, ...], backend: Backe
 
 def test_the_stacks_of_that_test_end_at_different_iterations() -> None:
     """Otherwise it would not see whether each problem keeps its own best iterate."""
-    data, mask = _stack(3, seed=7)
+    data, mask = stack(3, seed=7)
     for name in ("AIR, held out", "DMF, held out"):
-        single = [_fit(data[k], mask[k], STACKED[name]) for k in range(3)]
+        single = [fitted(data[k], mask[k], STACKED[name]) for k in range(3)]
         assert len({result.n_iter for result in single}) > 1, name
         assert len({result.best_iter for result in single}) > 1, name
 
 
 def test_a_stack_of_one_and_copies_agree(backend: Backend) -> None:
-    one = _fit(backend.array(Y[None]), backend.array(MASK[None]), {})
+    one = fitted(backend.array(Y[None]), backend.array(MASK[None]), {})
     np.testing.assert_allclose(to_numpy(one.X)[0], numpy_fit("AIR").X, rtol=0, atol=1e-11)
-    twice = _fit(backend.array(np.stack([Y, Y])), backend.array(MASK), {})
+    twice = fitted(backend.array(np.stack([Y, Y])), backend.array(MASK), {})
     np.testing.assert_array_equal(to_numpy(twice.X)[0], to_numpy(twice.X)[1])
 
 
@@ -547,8 +401,8 @@ def test_regularizers_serve_many_fits(backend: Backend) -> None:
     """A regulariser holds only what the user said: nothing of one fit is left for the next."""
     listed = [AdaptiveLaplacian(), FixedLaplacian(GRAPH), DirichletEnergy("columns"), TotalVariation(1e-3)]
     before = copy.deepcopy([vars(item) for item in listed])
-    first = _fit(backend.array(Y), backend.array(MASK), {"regularizers": listed})
-    _fit(OUTLIERS, None, {"regularizers": listed})
-    again = _fit(backend.array(Y), backend.array(MASK), {"regularizers": listed})
+    first = fitted(backend.array(Y), backend.array(MASK), {"regularizers": listed})
+    fitted(OUTLIERS, None, {"regularizers": listed})
+    again = fitted(backend.array(Y), backend.array(MASK), {"regularizers": listed})
     np.testing.assert_array_equal(to_numpy(first.X), to_numpy(again.X))
     assert repr(before) == repr([vars(item) for item in listed])

@@ -180,7 +180,8 @@ class FactoredObjective:
         self._rows = MaskFactor.of_rows(entries, self._xp) if layout.mask_rows else None
         self._columns = MaskFactor.of_columns(entries, self._xp) if layout.mask_columns else None
         self._batches = Batches(entries, batch_size, seed)
-        self.is_plain = batch_size is None and ops.replays_sparse
+        is_plain = all(term.is_plain for term in self.terms)
+        self.is_plain = is_plain and batch_size is None and ops.replays_sparse
         work = entries.nnz * layout.rank
         self.portion = int(np.clip(_WORK / max(work, 1), 1, _WHOLE_EVERY))
 

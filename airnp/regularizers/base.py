@@ -77,8 +77,8 @@ class Term(ABC):
     scaled_lines: Literal["rows", "columns"] | None = None
     """Which lines of X its :class:`Contribution` scales."""
 
-    is_plain: bool = True
-    """Whether the arithmetic consists of the engine's operations alone."""
+    is_plain: bool = False
+    """Whether the arithmetic consists of the engine's operations alone, so that it may be replayed."""
 
     links: tuple[str, ...] = ("rows", "columns")
     """Between which lines of X it passes something on: a line without entries is filled through it."""
@@ -147,6 +147,9 @@ class FactoredTerm(ABC):
 
     links: tuple[str, ...] = ()
     """Between which lines of X it passes something on."""
+
+    is_plain: bool = False
+    """Whether the arithmetic consists of the engine's operations alone, so that it may be replayed."""
 
     candidates: Candidates | None = None
     """Where the edges of a learned graph come from; None where nothing is learned."""

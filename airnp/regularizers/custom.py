@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from array_api_compat import array_namespace, is_array_api_obj
+from array_api_compat import array_namespace, device, is_array_api_obj
 
 from airnp._arrays import Array, from_numpy
 from airnp.engines.contract import Engine
@@ -73,8 +73,6 @@ class Custom(Regularizer):
 class CustomTerm(Term):
     """λ R(X) by the user's function."""
 
-    is_plain = False
-
     def __init__(self, value_and_grad: Callable[[Array], tuple[Any, Array]], weight: float) -> None:
         self._value_and_grad, self.weight = value_and_grad, weight
 
@@ -90,8 +88,7 @@ class CustomTerm(Term):
             raise ValueError(
                 f"value_and_grad: expected a gradient of shape {tuple(x.shape)}, got {tuple(grad.shape)}"
             )
-        energy = value if is_array_api_obj(value) and hasattr(value, "shape") else xp.asarray(value)
-        energy = xp.astype(xp.asarray(energy), x.dtype)
+        energy = xp.astype(xp.asarray(value, device=device(x)), x.dtype)
         if tuple(energy.shape) != tuple(x.shape[:-2]):
             raise ValueError(
                 f"value_and_grad: expected a value of shape {tuple(x.shape[:-2])}, got {tuple(energy.shape)}"

@@ -80,6 +80,8 @@ class WeightDecay(Regularizer):
 class DecayTerm(FactoredTerm):
     """λ/2 Σ g(n) ‖row‖² of matrices whose rows belong to the rows or columns of X."""
 
+    is_plain = True
+
     def __init__(self, weight: float, on: DecayTarget, growth: dict[str, Array]) -> None:
         self.weight, self.acts_on, self._growth = weight, on, growth
 

@@ -64,15 +64,21 @@ class TurnedNodes:
         ops, back = self._ops, self._back
         inner = ops.product(self.t, self.pull, transpose_a=True)
         middle = ops.product(ops.product(self.basis, inner), self.basis, transpose_b=True)
-        ops.add_product(self._other[1], self._other[0], middle, alpha=weight)
+        self._add_product(self._other[1], self._other[0], middle, weight)
         ops.multiply(self.basis.T, self.metric[:, None], out=back)
         if self._edges is None:
-            ops.add_product(self._nodes[1], self.pull, back, alpha=weight)
+            self._add_product(self._nodes[1], self.pull, back, weight)
             return
         ops.multiply(back, weight, out=back)
         slopes = ops.product(self.pull, back, out=self.t)
         ops.line_sums(self._edges.returned, slopes, out=self.pull)
         ops.add(self._nodes[1], self.pull)
+
+    def _add_product(self, slope: Array, a: Array, b: Array, weight: float) -> None:
+        """Add λ a b to a gradient in its place, also where the engine returns a new array."""
+        found = self._ops.add_product(slope, a, b, alpha=weight)
+        if found is not slope:
+            slope[...] = found
 
 
 def eigenbasis(ops: Engine, factor: Array) -> tuple[Array, Array]:

@@ -141,6 +141,8 @@ class FixedLaplacian(Regularizer):
 class FactoredFixedGraphTerm(FactoredTerm):
     """λ tr(Zᵀ L Z) of X = U Vᵀ with L given and sparse; see :mod:`airnp.regularizers.factored_graphs`."""
 
+    is_plain = True
+
     def __init__(self, weight: float, axis: str, adjacency: Any, dtype: Any, xp: Any) -> None:
         self.weight, self._axis, self._adjacency, self.links = weight, axis, adjacency, (axis,)
         indptr, indices = adjacency.indptr.astype(np.int64), adjacency.indices.astype(np.int32)

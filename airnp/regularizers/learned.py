@@ -152,6 +152,8 @@ class LearnedGraphTerm(Term):
 class FactoredLearnedGraphTerm(FactoredTerm):
     """λ tr(Zᵀ L Z) of X = U Vᵀ with V over candidate edges; see :mod:`airnp.regularizers.factored_graphs`."""
 
+    is_plain = True
+
     def __init__(self, weight: float, axis: str, candidates: Candidates) -> None:
         self.weight, self.candidates, self._axis, self.links = weight, candidates, axis, (axis,)
 

@@ -59,6 +59,8 @@ class TotalVariation(Regularizer):
 class VariationTerm(Term):
     """λ TV(X); value and gradient come out of one pass."""
 
+    is_plain = True
+
     def __init__(self, weight: float, kind: VariationKind, epsilon: float) -> None:
         self.weight = weight
         self._kind = kind

@@ -1,4 +1,4 @@
-"""Models, options and comparisons for tests that fit one problem by two engines."""
+"""Models, options and comparisons for tests that fit one problem by two engines, dense or sparse."""
 
 from __future__ import annotations
 
@@ -7,8 +7,18 @@ import pytest
 from scipy import sparse
 
 import airnp
-from airnp import AdaptiveLaplacian, Blocks, DirichletEnergy, FixedLaplacian, TotalVariation
+from airnp import (
+    AdaptiveLaplacian,
+    Blocks,
+    DirichletEnergy,
+    FixedLaplacian,
+    Nearest,
+    TotalVariation,
+    WeightDecay,
+)
 from airnp._arrays import to_numpy
+from airnp.engines import Auto, select_engine
+from airnp.training.steps import Steps
 from tests.strategies import ADJACENCIES
 
 M, N = 12, 9
@@ -57,8 +67,8 @@ OPTIONS = [
     {"depth": 1},
     {"depth": 2, "rank": 3},
     {"depth": 4},
-    {"loss": "huber", "huber_delta": 0.2},
-    {"fidelity": "sum"},
+    {"fidelity": airnp.Huber(0.2)},
+    {"fidelity": airnp.Squared("sum")},
     {"weights": np.linspace(0.1, 2, M * N).reshape(M, N)},
     {"optimizer": airnp.Adam(3e-3, graph_learning_rate=1e-2, betas=(0.8, 0.99), epsilon=1e-7)},
     {"optimizer": airnp.GradientDescent(0.05)},
@@ -73,6 +83,55 @@ def data(batch=(), seed=0):
     """Return values and a mask."""
     rng = np.random.default_rng(seed)
     return rng.random((*batch, M, N)), rng.random((*batch, M, N)) < 0.8
+
+
+def sparse_models(n):
+    """Return options of sparse fits of n columns, by name."""
+    graphs = [
+        AdaptiveLaplacian("rows", 1e-2, candidates=Nearest(4, refresh=40)),
+        FixedLaplacian(sparse.csr_array(path(n)), "columns", 1e-2),
+    ]
+    return {
+        "factors": {"regularizers": []},
+        "depth": {"regularizers": [AdaptiveLaplacian("columns", 1e-2, candidates=Nearest(5))], "depth": 4},
+        "graphs": {"regularizers": graphs},
+        "all edges": {"regularizers": None},
+        "ratings": {
+            "regularizers": [WeightDecay(1e-3, "sqrt"), WeightDecay(1e-3, on="mask")],
+            "offsets": 2.0,
+            "mask_factor": "both",
+            "optimizer": airnp.Adam(3e-3, second_moment="matrix"),
+        },
+        "everything": {
+            "regularizers": [*graphs, WeightDecay(1e-3)],
+            "offsets": True,
+            "mask_factor": "columns",
+            "depth": 3,
+        },
+        "batches": {"regularizers": graphs, "batch_size": 60, "offsets": True},
+        "descent": {"regularizers": [], "optimizer": airnp.GradientDescent(0.05)},
+    }
+
+
+def table(m, n, share=0.4):
+    """Return a sparse matrix of rank 2 with one full row and one full column."""
+    rng = np.random.default_rng(0)
+    mask = rng.random((m, n)) < share
+    mask[0] = mask[:, 0] = True
+    values = 3 + (rng.standard_normal((m, 2)) @ rng.standard_normal((2, n)))[mask]
+    return sparse.csr_array(sparse.coo_array((values, np.nonzero(mask)), shape=(m, n)))
+
+
+def fit_sparse(S, **options):
+    """Fit a sparse matrix, with settings that suit small ones."""
+    common = {"rank": 3, "depth": 2, "max_iter": 100, "stop": None, "seed": 0}
+    return airnp.fit_sparse(S, **{**common, "init": airnp.Gaussian(0.1, 0.3), **options})
+
+
+def steps(objective, optimizer=None, *, xp=np, threads=1):
+    """Return optimiser steps on an objective from its own start."""
+    engine = select_engine(Auto(threads), xp)
+    return Steps(objective, optimizer or airnp.Adam(), objective.init(0), engine=engine)
 
 
 def assert_same(found, wanted, tolerance=1e-9, history=1e-8):

@@ -96,7 +96,7 @@ def check_values(machine, **case):
     rows, columns = of.pattern.line_of_each(), of.pattern.indices
     launch = entry_values_launch(fenced(rows), fenced(columns), of.u, of.v, of.offsets, machine)
     launch.run(machine)
-    assert_close(launch["out"], reference.values_at(rows, columns, *of.wide()), of.dtype)
+    assert_close(launch["out"], reference.entry_values(rows, columns, *of.wide()), of.dtype)
 
 
 def check_plain_sums(machine, **case):
@@ -108,7 +108,7 @@ def check_plain_sums(machine, **case):
         line_sums_launch(lines, x, out, parts, machine).run(machine, times=2)
         if lines.pieces.splits:
             join_pieces_launch(lines, parts, out, None, machine).run(machine)
-        reference.line_sums(lines.pattern, x.astype(np.float64), wanted)
+        reference.line_sums(lines.pattern, x.astype(np.float64), out=wanted)
         assert_close(out, wanted, of.dtype)
 
 
@@ -178,7 +178,9 @@ def check_laplacian(machine, times=1, **case):
         join_pieces_launch(of.symmetric, parts, pull, None, machine).run(machine, times)
     _, t, metric = of.wide()
     wanted = np.empty_like(t)
-    value = reference.laplacian(of.symmetric.pattern, of.weights.astype(np.float64), t, metric, pull=wanted)
+    value = reference.edge_laplacian(
+        of.symmetric.pattern, of.weights.astype(np.float64), t, metric, pull=wanted
+    )
     assert_close(launch["value"], [value], of.dtype, size=1 + abs(value))
     assert_close(pull, wanted, of.dtype, size=1 + 2 * of.weights.sum())
     return launch["value"], pull

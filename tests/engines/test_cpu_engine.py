@@ -23,8 +23,7 @@ from numba import njit
 
 import airnp
 from airnp.engines import _cpu_kernels, _vector, cpu, reference, threads
-from airnp.training.steps import Training
-from tests.engines.fits import MODELS, OPTIONS, assert_same, data
+from tests.engines.fits import MODELS, OPTIONS, assert_same, data, steps
 from tests.strategies import ADJACENCIES, seeds
 
 
@@ -70,7 +69,7 @@ def parallel(monkeypatch):
 def test_two_threads_give_the_answer_of_one(model, batch):
     Y, mask = data(batch)
     common = {"regularizers": MODELS[model], "max_iter": 25, "stop": None, "seed": 0}
-    one, two = (airnp.fit(Y, mask, threads=count, **common) for count in (1, 2))
+    one, two = (airnp.fit(Y, mask, engine=airnp.CPU(count), **common) for count in (1, 2))
     assert_same(two, one, history=1e-7)
 
 
@@ -183,7 +182,7 @@ def test_an_iteration_allocates_no_matrix():
     m = 120
     rng = np.random.default_rng(0)
     objective = airnp.Objective(rng.random((m, m)), rng.random((m, m)) < 0.7)
-    training = Training(objective, airnp.Adam(), objective.init(0), threads=1)
+    training = steps(objective)
     training.advance(3)
     tracemalloc.start()
     try:
@@ -212,7 +211,7 @@ def test_threads_of_blas_are_restored():
 
     before = counts()
     Y, mask = data()
-    airnp.fit(Y, mask, max_iter=3, stop=None, seed=0, threads=2)
+    airnp.fit(Y, mask, max_iter=3, stop=None, seed=0, engine=airnp.CPU(2))
     assert [entry for entry in counts() if entry in before] == before
     assert threads.current_threads() == 1
 
@@ -243,12 +242,12 @@ def test_the_environment_limits_threads(variables, expected, monkeypatch):
 )
 def test_a_bad_number_of_threads_is_refused(count, error):
     with pytest.raises(error, match="threads: expected"):
-        airnp.fit(*data(), max_iter=1, stop=None, threads=count)
+        airnp.CPU(count)
 
 
 def one_fit(seed):
     Y, mask = data()
-    return airnp.fit(Y, mask, max_iter=20, stop=None, seed=seed, threads=2).X
+    return airnp.fit(Y, mask, max_iter=20, stop=None, seed=seed, engine=airnp.CPU(2)).X
 
 
 @pytest.mark.usefixtures("parallel")

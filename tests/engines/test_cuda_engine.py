@@ -16,9 +16,8 @@ import airnp
 from airnp import FixedLaplacian
 from airnp._devices import check_device, describe
 from airnp.engines import _cublas, cuda, launching, select_engine
-from airnp.training.steps import Training
 from tests.cupy_double.cublas import Library
-from tests.engines.fits import MODELS, OPTIONS, assert_same, data, path
+from tests.engines.fits import MODELS, OPTIONS, assert_same, data, path, steps
 
 
 class EveryOtherRow:
@@ -70,14 +69,14 @@ def test_the_automatic_stop_follows_the_reference(gpu):
 
 
 def test_xp_alone_chooses_the_engine(gpu):
-    assert select_engine("auto", gpu.cupy) is cuda
+    assert select_engine("auto", gpu.cupy).ops is cuda
 
 
 def iterate(gpu, iterations, regularizers=None, **options):
     """Train for two iterations on the device, then count what ``iterations`` more do."""
     Y, mask = data()
     objective = airnp.Objective(Y, mask, regularizers=regularizers, xp=gpu.cupy, **options)
-    training = Training(objective, airnp.Adam(), objective.init(0))
+    training = steps(objective, xp=gpu.cupy)
     training.advance(2)
     run = training._run
     gpu.counters.reset()
@@ -232,7 +231,7 @@ def test_two_devices_at_once(gpu):
     [("float32", None, {0}), ("float32", "tf32", {0, 3}), ("float64", "tf32", {0})],
 )
 def test_tf32_is_off_unless_asked_for(gpu, dtype, precision, modes):
-    airnp.fit(*data(), xp=gpu.cupy, max_iter=3, stop=None, dtype=dtype, precision=precision)
+    airnp.fit(*data(), xp=gpu.cupy, max_iter=3, stop=None, dtype=dtype, engine=airnp.CUDA(precision))
     assert set(gpu.cublas.modes) == modes
 
 
@@ -251,11 +250,10 @@ def test_errors_of_cublas_are_raised(gpu, monkeypatch):
 
 
 def test_tf32_without_a_gpu_is_refused():
-    Y, mask = data()
-    with pytest.raises(ValueError, match="precision: 'tf32' is for the CUDA engine, this fit uses 'cpu'"):
-        airnp.fit(Y, mask, precision="tf32")
+    with pytest.raises(ValueError, match="engine: 'cuda' works on CuPy arrays, the problem is in numpy"):
+        airnp.fit(*data(), engine=airnp.CUDA("tf32"))
     with pytest.raises(ValueError, match="precision: expected None or 'tf32', got 'half'"):
-        airnp.fit(Y, mask, precision="half")
+        airnp.CUDA("half")
 
 
 # --- errors ---

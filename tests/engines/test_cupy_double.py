@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import airnp
 from airnp._arrays import standard_namespace, to_numpy
-from tests import test_namespaces as cases
+from tests import namespaces as cases
 from tests.conftest import Backend
 from tests.cupy_double.cublas import CUBLASError
 from tests.cupy_double.fixture import installed
@@ -772,17 +772,12 @@ class _OnCurrentDevice(Backend):
         return self.xp.asarray(np.asarray(values))
 
 
-@pytest.mark.parametrize("name", [*cases.CASES, *cases.FITS])
+@pytest.mark.parametrize("name", cases.ALL)
 def test_fits_equal_those_of_numpy(name, cupy_double):
     backend = _OnCurrentDevice("cupy", cupy_double.cupy)
     expected = cases.numpy_fit(name)
     with cupy_double.cupy.cuda.Device(1):
-        data, mask, options = (
-            cases.CASES[name](backend)
-            if name in cases.CASES
-            else (*cases.CASES["AIR"](backend)[:2], cases.FITS[name])
-        )
-        result = cases._fit(data, mask, options)
+        result = cases.fitted(*cases.ALL[name](backend))
         cases.assert_lives(result, backend)
         assert result.X.device.id == 1
         cases.assert_same(result, expected)
@@ -790,9 +785,9 @@ def test_fits_equal_those_of_numpy(name, cupy_double):
 
 def test_fit_moves_numpy_data_to_the_double(cupy_double, tmp_path):
     path = tmp_path / "result.npz"
-    options = {"max_iter": 20, "seed": 5, "engine": "reference"}
-    result = airnp.fit(cases.Y, cases.MASK, xp=cupy_double.cupy, truth=cases.Y, checkpoint=path, **options)
-    expected = airnp.fit(cases.Y, cases.MASK, truth=cases.Y, **options)
+    options = {"max_iter": 20, "seed": 5, "engine": "reference", "record": airnp.Record(truth=cases.Y)}
+    result = airnp.fit(cases.Y, cases.MASK, xp=cupy_double.cupy, checkpoint=path, **options)
+    expected = airnp.fit(cases.Y, cases.MASK, **options)
     assert compat.is_cupy_array(result.X)
     np.testing.assert_allclose(result.X.get(), expected.X, rtol=0, atol=1e-11)
     np.testing.assert_allclose(result.history["nmae"], expected.history["nmae"], rtol=1e-9)
@@ -804,7 +799,7 @@ def test_costs_of_the_reference_engine_are_counted(cupy_double):
 
     def counted(iterations) -> dict[str, Any]:
         cupy_double.counters.reset()
-        options = {"stop": None, "max_iter": iterations, "record_every": 10, "seed": 5, "engine": "reference"}
+        options = {"stop": None, "max_iter": iterations, "record": 10, "seed": 5, "engine": "reference"}
         airnp.fit(cases.Y, cases.MASK, xp=cupy_double.cupy, **options)
         return cupy_double.counters.snapshot()
 

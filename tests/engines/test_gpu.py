@@ -13,14 +13,21 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy import sparse
 
 import airnp
-from airnp import AdaptiveLaplacian, DirichletEnergy, FixedLaplacian, TotalVariation
+from airnp import AdaptiveLaplacian, DirichletEnergy, Nearest, TotalVariation
 from airnp._devices import check_device, describe
 from airnp.engines import _cublas, cuda, launching
-from airnp.training.steps import Training
-from tests.engines.fits import assert_same, assert_same_sparse, learned, models, path
+from tests.engines.fits import (
+    assert_same,
+    assert_same_sparse,
+    fit_sparse,
+    learned,
+    models,
+    sparse_models,
+    steps,
+    table,
+)
 from tests.engines.kernel_launches import instances
 from tests.strategies import ADJACENCIES
 
@@ -107,7 +114,7 @@ def test_every_other_model_follows_the_specification(cupy, model):
 @pytest.mark.parametrize(
     "options",
     [
-        {"loss": "huber", "huber_delta": 0.2},
+        {"fidelity": airnp.Huber(0.2)},
         {"rank": 5},
         {"weights": np.linspace(0.1, 2, M * N).reshape(M, N)},
         {"optimizer": airnp.GradientDescent(0.05)},
@@ -154,66 +161,41 @@ def test_a_large_problem_agrees_with_the_cpu_engine(cupy):
 
 # --- the sparse form ---
 
-SPARSE = {
-    "factors": {"regularizers": []},
-    "graphs": {
-        "regularizers": [
-            AdaptiveLaplacian("rows", 1e-2, neighbors=4, refresh=40),
-            FixedLaplacian(sparse.csr_array(path(N)), "columns", 1e-2),
-        ],
-        "depth": 3,
-    },
-    "ratings": {
-        "regularizers": [airnp.WeightDecay(1e-3, "sqrt"), airnp.WeightDecay(1e-3, on="mask")],
-        "optimizer": airnp.Adam(3e-3, second_moment="matrix"),
-        "offsets": 2.0,
-        "mask_factor": "both",
-    },
-    "batches": {"regularizers": [], "offsets": True, "batch_size": 300},
-}
-
-
-def sparse_table(shape=(M, N), share=0.4):
-    """Return stored entries, with one full row and one full column."""
-    rng = np.random.default_rng(0)
-    mask = rng.random(shape) < share
-    mask[0] = mask[:, 0] = True
-    return sparse.csr_array(np.where(mask, 1 + rng.random(shape), 0.0))
-
-
-def fitted_sparse(S, **options):
-    common = {"form": "sparse", "rank": 5, "depth": 2, "max_iter": 100, "stop": None, "seed": 0}
-    return airnp.fit(S, **{**common, "init": airnp.Gaussian(0.1, 0.3), **options})
+SPARSE = sparse_models(N)
 
 
 @pytest.mark.parametrize("model", SPARSE)
 def test_the_sparse_form_follows_the_specification(cupy, model):
-    S = sparse_table()
-    host = fitted_sparse(S, engine="reference", **SPARSE[model])
-    assert_same_sparse(fitted_sparse(S, xp=cupy, **SPARSE[model]), host)
+    S = table(M, N)
+    host = fit_sparse(S, engine="reference", **SPARSE[model])
+    assert_same_sparse(fit_sparse(S, xp=cupy, **SPARSE[model]), host)
 
 
 def test_a_sparse_matrix_of_cupy(cupy):
     from cupyx.scipy.sparse import csr_matrix
 
-    S = sparse_table()
-    one, two = fitted_sparse(csr_matrix(S), **SPARSE["graphs"]), fitted_sparse(S, xp=cupy, **SPARSE["graphs"])
+    S = table(M, N)
+    one, two = fit_sparse(csr_matrix(S), **SPARSE["graphs"]), fit_sparse(S, xp=cupy, **SPARSE["graphs"])
     np.testing.assert_array_equal(one.X, two.X)
 
 
 @pytest.mark.parametrize("rank", [1, 31, 33, 128, 129, 200])
 def test_lines_of_thousands_of_entries_and_odd_ranks(cupy, rank):
-    S = sparse_table((210, 5000), 0.01)
-    options = {"rank": rank, "max_iter": 5, "regularizers": [AdaptiveLaplacian("rows", 1e-3, neighbors=7)]}
-    host = fitted_sparse(S, engine="reference", **options)
-    assert_same_sparse(fitted_sparse(S, xp=cupy, **options), host, 1e-8)
+    S = table(210, 5000, 0.01)
+    options = {
+        "rank": rank,
+        "max_iter": 5,
+        "regularizers": [AdaptiveLaplacian("rows", 1e-3, candidates=Nearest(7))],
+    }
+    host = fit_sparse(S, engine="reference", **options)
+    assert_same_sparse(fit_sparse(S, xp=cupy, **options), host, 1e-8)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_the_sparse_form_has_the_same_bits_twice(cupy, dtype):
-    S = sparse_table((300, 5000), 0.02)
+    S = table(300, 5000, 0.02)
     options = {"xp": cupy, "dtype": dtype, "max_iter": 20, "rank": 33, **SPARSE["ratings"]}
-    one, two = fitted_sparse(S, **options), fitted_sparse(S, **options)
+    one, two = fit_sparse(S, **options), fit_sparse(S, **options)
     np.testing.assert_array_equal(one.row_factors, two.row_factors)
     np.testing.assert_array_equal(one.column_factors, two.column_factors)
 
@@ -286,7 +268,9 @@ def test_a_fit_in_tf32_is_close_but_not_equal(cupy):
     if int(cupy.cuda.Device().compute_capability) < 80:
         pytest.skip("TF32 units came with compute capability 8.0")
     options = {"xp": cupy, "max_iter": 50, "stop": None, "seed": 0, "dtype": "float32"}
-    full, coarse = (airnp.fit(*data((256, 256)), precision=name, **options) for name in (None, "tf32"))
+    full, coarse = (
+        airnp.fit(*data((256, 256)), engine=airnp.CUDA(name), **options) for name in (None, "tf32")
+    )
     assert not np.array_equal(full.X.get(), coarse.X.get())
     np.testing.assert_allclose(coarse.history["loss"], full.history["loss"], rtol=0.02)
     assert relative_error(coarse.X, full.X.get()) < 0.05
@@ -358,7 +342,7 @@ def test_a_fit_stays_on_the_device_of_its_data(cupy):
 def test_iterations_take_no_memory(cupy):
     pool = cupy.get_default_memory_pool()
     objective = airnp.Objective(*data((300, 200)), xp=cupy)
-    training = Training(objective, airnp.Adam(), objective.init(0))
+    training = steps(objective, xp=cupy)
     training.advance(200)
     used, reserved = pool.used_bytes(), pool.total_bytes()
     training.advance(2000)

@@ -9,7 +9,7 @@ import airnp
 from airnp.engines import cpu
 from airnp.engines import threads as pacing
 from airnp.engines.threads import Pace
-from airnp.training.steps import Training
+from tests.engines.fits import steps
 
 
 class Machine:
@@ -93,7 +93,7 @@ def test_bits_do_not_depend_on_the_choice(monkeypatch, dtype):
     def params(choose):
         monkeypatch.setattr(pacing.Pace, "run", choose)
         objective = airnp.Objective(y, engine="cpu")
-        training = Training(objective, airnp.Adam(), objective.init(0), threads=2)
+        training = steps(objective, threads=2)
         training.advance(25)
         return training.params
 

@@ -1,7 +1,7 @@
 """The sparse form on a CUDA device, end to end, on a strict double of CuPy whose kernels run on the CPU.
 
-The kernels have tests of their own in ``test_sparse_kernels.py``; what only a real device can show is in
-``test_gpu.py``.
+The kernels have tests of their own in ``test_sparse_kernels.py``, the operations in
+``test_sparse_operations.py``; what only a real device can show is in ``test_gpu.py``.
 """
 
 from __future__ import annotations
@@ -9,69 +9,27 @@ from __future__ import annotations
 import gc
 from functools import partial
 
+import array_api_strict
 import numpy as np
 import pytest
-from airnp.training.sparse_loop import SparseTraining
-from scipy.sparse import coo_array, csr_array
 
 import airnp
-from airnp import Adam, AdaptiveLaplacian, FixedLaplacian, GradientDescent, HeldOut, WeightDecay
-from airnp import sparse_choice as choice
-from airnp.data.entries import Batches, read_entries
-from airnp.engines import sparse_cuda as cuda
-from airnp.engines import sparse_reference as reference
-from airnp.engines.contract import Edges, Offsets, Slopes
+from airnp import Adam, AdaptiveLaplacian, HeldOut, Nearest, WeightDecay
+from airnp.data.entries import read_entries
+from airnp.engines import cuda, sparse_cuda
 from airnp.engines.sparse_cuda import cut
-from airnp.model.factored import Layout, SparseModel
-from airnp.model.initialization import first_state
-from tests.engines.fits import assert_same_sparse, path
-from tests.engines.sparse_kernel_checks import Graph, Problem
+from airnp.model.factored import FactoredObjective, Layout
+from tests.engines.fits import assert_same_sparse, fit_sparse, sparse_models, steps, table
+from tests.sparse_tables import weighted_table
 
 M, N = 23, 17
-PATH = csr_array(path(N))
-GRAPHS = [AdaptiveLaplacian("rows", 1e-2, neighbors=4, refresh=40), FixedLaplacian(PATH, "columns", 1e-2)]
-MODELS = {
-    "factors": {"regularizers": []},
-    "depth": {"regularizers": [AdaptiveLaplacian("columns", 1e-2, neighbors=5)], "depth": 4},
-    "graphs": {"regularizers": GRAPHS},
-    "all edges": {"regularizers": None},
-    "ratings": {
-        "regularizers": [WeightDecay(1e-3, "sqrt"), WeightDecay(1e-3, on="mask")],
-        "offsets": 2.0,
-        "mask_factor": "both",
-        "optimizer": Adam(3e-3, second_moment="matrix"),
-    },
-    "everything": {
-        "regularizers": [*GRAPHS, WeightDecay(1e-3)],
-        "offsets": True,
-        "mask_factor": "columns",
-        "depth": 3,
-    },
-    "batches": {"regularizers": GRAPHS, "batch_size": 60, "offsets": True},
-    "descent": {"regularizers": [], "optimizer": GradientDescent(0.05)},
-}
-
-
-def table(m=M, n=N, seed=0):
-    """Return a sparse matrix with an entry in every row and column."""
-    rng = np.random.default_rng(seed)
-    mask = rng.random((m, n)) < 0.4
-    mask[0] = mask[:, 0] = True
-    rows, columns = np.nonzero(mask)
-    values = 3 + (rng.standard_normal((m, 2)) @ rng.standard_normal((2, n)))[mask]
-    return csr_array(coo_array((values, (rows, columns)), shape=(m, n)))
-
-
-def settings(**options):
-    common = {"form": "sparse", "rank": 3, "depth": 2, "max_iter": 100, "stop": None, "seed": 0}
-    return {**common, "init": airnp.Gaussian(0.1, 0.3), **options}
+MODELS = sparse_models(N)
 
 
 def both(gpu, S=None, **options):
     """Return the same fit on the device, and by the reference engine on the host."""
-    S = table() if S is None else S
-    found = airnp.fit(S, xp=gpu.cupy, **settings(**options))
-    return found, airnp.fit(S, engine="reference", **settings(**options))
+    S = table(M, N) if S is None else S
+    return fit_sparse(S, xp=gpu.cupy, **options), fit_sparse(S, engine="reference", **options)
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -82,7 +40,7 @@ def test_every_model_follows_the_reference(gpu, model):
 
 @pytest.mark.parametrize("model", ["everything", "ratings"])
 def test_split_lines_only_change_rounding(gpu, monkeypatch, model):
-    monkeypatch.setattr(cuda, "cut", partial(cut, longest=3))
+    monkeypatch.setattr(sparse_cuda, "cut", partial(cut, longest=3))
     assert_same_sparse(*both(gpu, max_iter=30, **MODELS[model]))
 
 
@@ -94,7 +52,7 @@ def test_float32_stays_close(gpu):
 
 def test_more_columns_than_a_warp_has_registers_for(gpu):
     S = table(140, 135)
-    terms = [AdaptiveLaplacian("rows", 1e-2, neighbors=3), WeightDecay(1e-3)]
+    terms = [AdaptiveLaplacian("rows", 1e-2, candidates=Nearest(3)), WeightDecay(1e-3)]
     options = {"rank": 131, "max_iter": 3, "init": airnp.Gaussian(0, 0.1), "regularizers": terms}
     assert_same_sparse(*both(gpu, S, offsets=True, **options))
 
@@ -107,14 +65,14 @@ def test_held_out_entries_stop_a_fit_on_the_device(gpu):
 
 
 def test_a_sparse_matrix_of_cupy(gpu):
-    S = table()
+    S = table(M, N)
     there = gpu.cupyx.scipy.sparse.csr_matrix(S)
     one, two = (
-        airnp.fit(Y, **settings(regularizers=GRAPHS, max_iter=5), **options)
+        fit_sparse(Y, max_iter=5, **MODELS["graphs"], **options)
         for Y, options in ((there, {}), (S, {"xp": gpu.cupy}))
     )
     np.testing.assert_array_equal(one.X, two.X)
-    dense = airnp.fit(there, **settings(form="dense", regularizers=[], max_iter=5))
+    dense = airnp.fit(there, rank=3, regularizers=[], max_iter=5, stop=None, seed=0)
     assert isinstance(dense.X, gpu.cupy.ndarray)
 
 
@@ -126,27 +84,26 @@ def test_a_fit_works_on_the_device_that_was_asked_for(gpu, monkeypatch):
         return residuals(*given, **more)
 
     monkeypatch.setattr(cuda, "residuals", spy)
-    S, options = table(), settings(max_iter=3, **MODELS["factors"])
-    second = airnp.fit(S, xp=gpu.cupy, device=1, **options)
-    np.testing.assert_array_equal(second.X, airnp.fit(S, xp=gpu.cupy, **options).X)
+    S, options = table(M, N), {"max_iter": 3, **MODELS["factors"]}
+    second = fit_sparse(S, xp=gpu.cupy, device=1, **options)
+    np.testing.assert_array_equal(second.X, fit_sparse(S, xp=gpu.cupy, **options).X)
     with gpu.cupy.cuda.Device(1):
         there = gpu.cupyx.scipy.sparse.csr_matrix(S)
-    airnp.fit(there, **options)
+    fit_sparse(there, **options)
     assert seen == [1] * 3 + [0] * 3 + [1] * 3
     with pytest.raises(ValueError, match=r"device: expected .*, where Y is, got 0; move Y"):
-        airnp.fit(there, device=0, **options)
+        fit_sparse(there, device=0, **options)
     with pytest.raises(ValueError, match="device: expected one of 0 to 1, got 7"):
-        airnp.fit(S, xp=gpu.cupy, device=7, **options)
+        fit_sparse(S, xp=gpu.cupy, device=7, **options)
     with pytest.raises(ValueError, match="device: expected cpu, where Y is, got 1"):
-        airnp.fit(S, device=1, **options)
-    assert isinstance(airnp.fit(there, **{**options, "form": "auto"}), airnp.FitResult)
+        fit_sparse(S, device=1, **options)
 
 
 def test_ratings_of_cupy(gpu):
-    stars = table()
+    stars = table(M, N)
     stars.data = np.clip(np.rint(stars.data), 1, 5)
     there = gpu.cupyx.scipy.sparse.csr_matrix(stars)
-    options = {"rank": 3, "max_iter": 10, "seed": 0, "threads": 1}
+    options = {"rank": 3, "max_iter": 10, "seed": 0}
     host = airnp.fit_ratings(stars, **options)
     for R, more in ((there, {}), (stars, {"xp": gpu.cupy}), (stars, {"xp": gpu.cupy, "device": 1})):
         result = airnp.fit_ratings(R, **options, **more)
@@ -154,15 +111,29 @@ def test_ratings_of_cupy(gpu):
         assert (float(result.bounds.low), float(result.bounds.high)) == (1, 5)
 
 
-def test_the_form_follows_the_memory_of_the_device(gpu, monkeypatch):
-    options = settings(form="auto", regularizers=[], max_iter=2)
-    assert isinstance(airnp.fit(table(), xp=gpu.cupy, **options), airnp.FitResult)
-    monkeypatch.setattr(choice, "device_memory", lambda device: 1000)
-    assert isinstance(airnp.fit(table(), xp=gpu.cupy, **options), airnp.SparseFitResult)
+def test_a_dense_fit_that_the_device_has_no_room_for_names_the_sparse_one(gpu, monkeypatch):
+    monkeypatch.setattr("airnp.fitting.device_memory", lambda device: 1000)
+    with pytest.raises(MemoryError, match=r"airnp.fit_sparse\(S, rank=...\) never forms the whole matrix"):
+        airnp.fit(table(M, N), xp=gpu.cupy)
+
+
+@pytest.mark.parametrize("longest", [1024, 3])
+def test_weights_on_a_device(gpu, monkeypatch, longest):
+    monkeypatch.setattr(sparse_cuda, "cut", partial(cut, longest=longest))
+    Y, W = weighted_table(np.random.default_rng(8), M, N, zeros=True)
+    graph = AdaptiveLaplacian(candidates=Nearest(4))
+    options = {"max_iter": 25, "offsets": True, "mask_factor": "both", "regularizers": [graph]}
+    host = fit_sparse(Y, weights=W, engine="reference", **options)
+    for weights in (W, gpu.cupyx.scipy.sparse.csr_matrix(W)):
+        assert_same_sparse(fit_sparse(Y, weights=weights, xp=gpu.cupy, **options), host)
+    wide = {**options, "rank": 131, "max_iter": 2, "regularizers": []}
+    Y, W = weighted_table(np.random.default_rng(9), 140, 135)
+    host, device = fit_sparse(Y, weights=W, **wide), fit_sparse(Y, weights=W, xp=gpu.cupy, **wide)
+    np.testing.assert_allclose(device.X, host.X, rtol=1e-9)
 
 
 def test_a_result_of_a_device_is_on_the_host_and_can_be_saved(gpu, tmp_path):
-    result = airnp.fit(table(), xp=gpu.cupy, **settings(max_iter=5, **MODELS["graphs"], offsets=True))
+    result = fit_sparse(table(M, N), xp=gpu.cupy, max_iter=5, offsets=True, **MODELS["graphs"])
     assert type(result.offsets.mean) is float
     for array in (result.row_factors, result.column_factors, result.offsets.rows, result.offsets.columns):
         assert isinstance(array, np.ndarray)
@@ -170,61 +141,27 @@ def test_a_result_of_a_device_is_on_the_host_and_can_be_saved(gpu, tmp_path):
     np.testing.assert_array_equal(airnp.load(tmp_path / "result.npz").X, result.X)
 
 
-# --- single operations ---
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize(("m", "n", "rank"), [(1, 1, 1), (7, 9, 33), (41, 1, 5), (30, 20, 130)])
-def test_operations_equal_the_reference(gpu, m, n, rank, dtype):
-    there, tolerance = gpu.cupy.asarray, 2e-4 if dtype == np.float32 else 1e-12
-    of = Problem(dtype, m, n, rank, 0.4, 1024, 1)
-    entries, (mean, rows, columns) = airnp.data.entries.Entries(of.pattern, of.values), of.offsets
-    out = Slopes(*(gpu.cupy.empty(part.shape, dtype) for part in (of.u, of.v, rows, columns)))
-    offsets = Offsets(float(mean[0]), there(rows), there(columns))
-    sides = there(of.u), there(of.v)
-    value = cuda.residuals(entries, *sides, offsets, scale=of.scale, out=out)
-    found = [value, *out, cuda.values_at(of.pattern.line_of_each(), of.pattern.indices, *sides, offsets)]
-    wanted_value, wanted = of.expected()
-    wanted = [wanted_value, *wanted]
-    wanted.append(reference.values_at(of.pattern.line_of_each(), of.pattern.indices, *of.wide()))
-    graph = Graph(dtype, m, rank, 0.4, 1024, 1)
-    t, metric, edges = there(graph.t), there(graph.metric), Edges(graph.pattern)
-    arrays = [gpu.cupy.empty(shape, dtype) for shape in (graph.logits.shape, graph.logits.shape, t.shape)]
-    parts = dict(zip(("weights", "slopes", "pull"), arrays, strict=True))
-    found += [cuda.edge_terms(edges, there(graph.logits), t, metric, **parts), *arrays]
-    logits, wide_t, wide_metric = graph.wide()
-    host = [np.empty(array.shape) for array in arrays]
-    parts = dict(zip(("weights", "slopes", "pull"), host, strict=True))
-    wanted += [reference.edge_terms(edges, logits, wide_t, wide_metric, **parts), *host]
-    for got, want in zip(found, wanted, strict=True):
-        size = np.abs(want).max(initial=1e-30)
-        np.testing.assert_allclose(got.get() / size, want / size, rtol=0, atol=tolerance)
-
-
 # --- costs ---
 
 
-def trained(gpu, iterations=3, **options):
+def trained(gpu, regularizers):
     """Train on the device for a few iterations."""
     layout = Layout(M, N, 2, 3, offsets=True, mask_rows=True)
-    entries = read_entries(table())
-    model = SparseModel(entries, layout, scale=1.0, shrinkage=1.0, ops=cuda, **options)
-    state = first_state(model, 0, "gaussian", 1.0, 1)
-    training = SparseTraining(model, Adam(), state, Batches(entries, None, 0), 1)
-    for _ in range(iterations):
-        training.step()
+    objective = FactoredObjective(
+        read_entries(table(M, N)), layout, regularizers, ops=cuda, xp=gpu.cupy, scale=1.0, shrinkage=1.0
+    )
+    training = steps(objective, xp=gpu.cupy)
+    training.advance(3)
     return training
 
 
 def test_launches_copies_and_memory_of_an_iteration(gpu):
-    terms = [AdaptiveLaplacian("rows", 1e-2, neighbors=4), FixedLaplacian(PATH, "columns", 1e-2)]
-    training = trained(gpu, regularizers=terms)
+    training = trained(gpu, MODELS["graphs"]["regularizers"])
     free, _ = gpu.cupy.cuda.runtime.memGetInfo()
     gpu.counters.reset()
-    for _ in range(5):
-        training.step()
+    training.attempt(5)
     assert gpu.counters.launches == {
-        f"{name}": 5 * count
+        name: 5 * count
         for name, count in {
             "row_residuals<double>": 1,
             "line_sums<double>": 3,  # ∂V, the mask factor, and its gradient
@@ -234,36 +171,33 @@ def test_launches_copies_and_memory_of_an_iteration(gpu):
             "adam<double>": 1,
         }.items()
     }
-    # Fidelity and energies together, and the Gram matrix of each graph.
-    assert gpu.counters.device_to_host == 5 * 3
+    # The Gram matrix of each graph, and fidelities and energies of all iterations together.
+    assert gpu.counters.device_to_host == 5 * 2 + 1
     assert gpu.cupy.cuda.runtime.memGetInfo()[0] == free
 
 
 def test_patterns_leave_the_device_with_the_fit(gpu):
-    trained(gpu, regularizers=GRAPHS)
+    trained(gpu, MODELS["graphs"]["regularizers"])
     gc.collect()
-    assert not cuda._patterns
-    assert not cuda._entries
-    assert not cuda._edges
+    assert not sparse_cuda._patterns
+    assert not sparse_cuda._entries
+    assert not sparse_cuda._edges
 
 
 # --- errors ---
 
 
 def test_unsupported_engines_and_namespaces_are_refused(gpu):
-    S = table()
-    with pytest.raises(ValueError, match="engine: form='sparse' has 'auto', 'cuda' for arrays of CuPy"):
-        airnp.fit(S, xp=gpu.cupy, engine="reference", **settings())
-    with pytest.raises(ValueError, match="say xp=cupy for 'cuda'"):
-        airnp.fit(S, engine="cuda", **settings())
-    strict = pytest.importorskip("array_api_strict", reason="array_api_strict is not installed")
-    with pytest.raises(
-        ValueError, match="xp: form='sparse' works on arrays of NumPy and CuPy, got array_api"
-    ):
-        airnp.fit(S, xp=strict, **settings())
+    S = table(M, N)
+    with pytest.raises(ValueError, match="engine: 'reference' has sparse operations on NumPy arrays alone"):
+        fit_sparse(S, xp=gpu.cupy, engine="reference")
+    with pytest.raises(ValueError, match=r"engine: 'cuda' works on CuPy arrays, .*; say xp=cupy"):
+        fit_sparse(S, engine="cuda")
+    with pytest.raises(ValueError, match="xp: fit_sparse works on arrays of NumPy and CuPy, got array_api"):
+        fit_sparse(S, xp=array_api_strict)
 
 
 def test_a_missing_device_is_reported(gpu):
     gpu.settings.devices = 0
     with pytest.raises(RuntimeError, match="xp: CuPy"):
-        airnp.fit(table(), xp=gpu.cupy, **settings())
+        fit_sparse(table(M, N), xp=gpu.cupy)

@@ -81,7 +81,7 @@ def measured(operator, X):
         return X
     if isinstance(operator, Blur):
         return operator.forward(X)
-    return anp.dot(operator.A, X.reshape(-1))
+    return anp.dot(operator.operator.A, X.reshape(-1))
 
 
 def loss(params, case: Case):
@@ -91,13 +91,13 @@ def loss(params, case: Case):
         X = anp.dot(W, X)
     weights = chosen.get("weights", 1.0) * chosen.get("mask", True)
     error = measured(chosen.get("operator"), X) - chosen["Y"]
-    if chosen["loss"] == "huber":
-        delta = chosen["huber_delta"]
+    delta = chosen["fidelity"].threshold
+    if delta is not None:
         size = anp.abs(error)
         penalty = anp.where(size <= delta, error**2 / 2, delta * (size - delta / 2))
     else:
         penalty = error**2 / 2
-    scale = 1.0 if chosen["fidelity"] == "sum" else 2 / X.size
+    scale = 1.0 if chosen["fidelity"].scale == "sum" else 2 / X.size
     total = scale * anp.sum(weights * penalty)
     graphs = iter(params[chosen["depth"] :])
     for regularizer in chosen["regularizers"]:

@@ -75,7 +75,7 @@ def test_the_loss_is_that_of_the_design_written_out():
     rng = np.random.default_rng(0)
     Y, mask = 7 + 5 * rng.standard_normal((4, 6)), rng.random((4, 6)) < 0.7
     regularizers = [AdaptiveLaplacian("rows", 0.3), AdaptiveLaplacian("columns", 0.2)]
-    for fidelity, scale in (("mean", 2 / 24), ("sum", 1.0)):
+    for fidelity, scale in ((airnp.Squared(), 2 / 24), (airnp.Squared("sum"), 1.0)):
         objective = Objective(Y, mask, regularizers=regularizers, depth=3, fidelity=fidelity)
         W0, W1, W2, Vr, Vc = params = [rng.standard_normal(s) for s in objective.param_shapes]
         X = W2 @ W1 @ W0
@@ -94,7 +94,7 @@ def test_a_mask_and_the_operator_that_selects_its_entries_are_the_same_objective
 
     select = aslinearoperator(np.eye(15)[mask.ravel()])
     by_mask = Objective(Y, mask, depth=2)
-    by_operator = Objective(Y[mask], operator=select, shape=(3, 5), depth=2)
+    by_operator = Objective(Y[mask], operator=airnp.Operator(select, (3, 5)), depth=2)
     params = by_mask.init(3)
     value, grads = by_mask.value_and_grad(params)
     other_value, other_grads = by_operator.value_and_grad(params)
@@ -162,7 +162,7 @@ def test_a_stack_is_the_sum_of_its_problems(batch, depth, seed):
     mask[..., 0, 0] = True
     settings = {
         "depth": depth,
-        "loss": "huber",
+        "fidelity": airnp.Huber(),
         "regularizers": [
             *(AdaptiveLaplacian("columns", 0.4, kind) for kind in ("row", "global", "product")),
             AdaptiveLaplacian(airnp.Blocks(5, 1), 0.3),
@@ -188,7 +188,7 @@ def test_a_stack_is_the_sum_of_its_problems(batch, depth, seed):
 def test_default_graph_weight():
     mean = Objective(np.zeros((240, 240)) + 0.5)
     assert [term.weight for term in mean.terms] == pytest.approx([5e-5, 5e-5])
-    total = Objective(np.zeros((240, 240)) + 0.5, fidelity="sum")
+    total = Objective(np.zeros((240, 240)) + 0.5, fidelity=airnp.Squared("sum"))
     assert [term.weight for term in total.terms] == pytest.approx([1.44, 1.44])
 
 

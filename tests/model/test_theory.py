@@ -42,7 +42,7 @@ def air_and_dmf(depth):
         for axis, weight in zip(("rows", "columns"), WEIGHTS, strict=True)
     ]
     return [
-        airnp.Objective(Y, MASK, regularizers=regularizers, depth=depth, fidelity="sum")
+        airnp.Objective(Y, MASK, regularizers=regularizers, depth=depth, fidelity=airnp.Squared("sum"))
         for regularizers in (graphs, [])
     ]
 
@@ -450,18 +450,20 @@ def fit_of_a_noisy_picture(method):
     settings = {
         "air": {"regularizers": both_graphs(2.88 / truth.size, "row")},
         "dmf": {"regularizers": []},
-        "air as printed": {"regularizers": both_graphs(printed_weight, "global"), "fidelity": "sum"},
+        "air as printed": {
+            "regularizers": both_graphs(printed_weight, "global"),
+            "fidelity": airnp.Squared("sum"),
+        },
     }[method]
     result = airnp.fit(
         noisy,
         mask,
-        truth=truth,
         max_iter=10_000,
         stop=None,
         optimizer=airnp.Adam(),
         init=airnp.Gaussian(3.8e-3, 3.8e-3),
         seed=0,
-        record_every=100,
+        record=airnp.Record(100, truth),
         **settings,
     )
     return result.history
@@ -478,7 +480,9 @@ def test_the_printed_lambda_does_nothing():
 def test_the_printed_lambda_is_smaller_than_the_default_by_orders_of_magnitude():
     """Both relative to the fidelity's scale s, for data in [0, 1]."""
     Y = np.linspace(0, 1, 240 * 240).reshape(240, 240)
-    (term,) = airnp.Objective(Y, regularizers=[airnp.AdaptiveLaplacian()], fidelity="sum").terms
+    (term,) = airnp.Objective(
+        Y, regularizers=[airnp.AdaptiveLaplacian()], fidelity=airnp.Squared("sum")
+    ).terms
     assert term.weight / (np.ptp(Y) / Y.size) == pytest.approx(83_000, rel=0.01)
 
 
@@ -500,7 +504,7 @@ def barbara_for_20000(data_directory):
     truth, mask = barbara(data_directory, "random")
     graphs = both_graphs(1e-4, "row")
     result = airnp.fit(
-        truth, mask, regularizers=graphs, max_iter=20_000, stop=None, seed=0, truth=truth, record_every=100
+        truth, mask, regularizers=graphs, max_iter=20_000, stop=None, seed=0, record=airnp.Record(100, truth)
     )
     return truth, mask, result
 

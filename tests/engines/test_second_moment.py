@@ -13,7 +13,7 @@ import airnp
 from airnp import Adam
 from airnp.engines import cpu, reference
 from airnp.engines import threads as pool
-from airnp.training.steps import Training
+from tests.engines.fits import steps
 from tests.strategies import ADJACENCIES, seeds
 
 engine = pytest.mark.parametrize("ops", [reference, cpu], ids=["reference", "cpu"])
@@ -142,7 +142,7 @@ def test_fits_by_both_engines_agree(adjacency, batch):
 def test_an_iteration_allocates_no_matrix():
     m, rng = 120, np.random.default_rng(0)
     objective = airnp.Objective(rng.random((m, m)), rng.random((m, m)) < 0.7)
-    training = Training(objective, Adam(second_moment="matrix"), objective.init(0), threads=1)
+    training = steps(objective, Adam(second_moment="matrix"))
     training.advance(3)
     tracemalloc.start()
     try:
