@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_array
 
 from airnp.data.entries import Entries, Pattern
 from airnp.engines.contract import DecayPart, Edges, Offsets, Slopes
@@ -16,6 +15,8 @@ Floats = npt.NDArray[Any]
 
 
 def _matrix(pattern: Pattern, data: Floats) -> Any:
+    from scipy.sparse import csr_array  # here, because importing it takes long
+
     return csr_array((data, pattern.indices, pattern.indptr), shape=(pattern.lines, pattern.width))
 
 

@@ -40,7 +40,7 @@ def _nothing_is_left_behind() -> Iterator[None]:
 
 
 def fit(Y: Any = TRUTH, mask: Any = MASK, **options: Any) -> airnp.FitResult:
-    return airnp.fit(Y, mask, **{"regularizers": None, "max_iter": 40, "stop": None, "seed": 1, **options})
+    return airnp.fit(Y, mask, **{"max_iter": 40, "stop": None, "seed": 1, **options})
 
 
 def pixels(figure: Any) -> np.ndarray:
@@ -155,7 +155,7 @@ def test_what_cannot_be_drawn_is_refused():
     with pytest.raises(ValueError, match=r"truth: expected shape \(9, 12\), got \(12, 9\)"):
         airnp.plot.before_after(fit(), TRUTH.T)
     operator = airnp.Blocks(3, 4, shape=TRUTH.shape)
-    measured = fit(operator.forward(TRUTH), None, operator=operator, shape=TRUTH.shape)
+    measured = fit(operator.forward(TRUTH), None, operator=airnp.Operator(operator, TRUTH.shape))
     with pytest.raises(ValueError, match="operator"):
         airnp.plot.before_after(measured)
 
@@ -164,7 +164,7 @@ def test_what_cannot_be_drawn_is_refused():
 
 
 def test_the_lines_are_the_history():
-    result = fit(truth=TRUTH)
+    result = fit(record=airnp.Record(truth=TRUTH))
     figure = airnp.plot.trajectories(result)
     expected = [["loss", "fidelity"], ["energy_rows", "energy_columns"], ["nmae"]]
     assert len(figure.axes) == 3
@@ -179,7 +179,9 @@ def test_the_lines_are_the_history():
 
 def test_only_what_was_recorded_is_drawn():
     assert len(airnp.plot.trajectories(fit(regularizers=[])).axes) == 1
-    assert len(airnp.plot.trajectories(fit(regularizers=[], truth=TRUTH).history).axes) == 2
+    assert (
+        len(airnp.plot.trajectories(fit(regularizers=[], record=airnp.Record(truth=TRUTH)).history).axes) == 2
+    )
     with pytest.raises(ValueError, match="history is empty"):
         airnp.plot.trajectories(airnp.History(["loss", "fidelity"]))
 
@@ -277,7 +279,7 @@ def test_heat_maps_show_the_recorded_graphs(name):
 
 def test_many_moments_stand_in_equal_rows():
     recorder = airnp.plot.GraphRecorder(at=range(1, 8))
-    fit(callback=recorder, record_every=1)
+    fit(callback=recorder, record=1)
     figure = airnp.plot.laplacians(recorder)
     assert len(figure.axes) == 7 + 1
     places = [ax.get_subplotspec().rowspan.start for ax in figure.axes[:7]]

@@ -165,7 +165,7 @@ def test_stacks_and_operators_are_refused():
     stack = fitted(np.stack([Y, Y]), None, max_iter=2)
     with pytest.raises(ValueError, match="result: expected one matrix, got a stack of shape"):
         RowModel.from_result(stack)
-    measured = airnp.fit(Blur().forward(Y), operator=Blur(), shape=(6, 5), max_iter=2, stop=None)
+    measured = airnp.fit(Blur().forward(Y), operator=airnp.Operator(Blur(), (6, 5)), max_iter=2, stop=None)
     with pytest.raises(ValueError, match="result: expected a fit of entries"):
         RowModel.from_result(measured)
 
