@@ -280,19 +280,13 @@ def test_a_file_that_is_no_table_of_ratings(text, message, capsys):
     ("words", "message"),
     [
         ("none.csv -o o.csv", "[Errno 2] No such file or directory: 'none.csv'"),
-        (
-            "r.csv -o o.npz",
-            "o.npz: expected a name that ends in one of .csv, .csv.gz, .tsv, .tsv.gz, .p",
-        ),
+        ("r.csv -o o.npz", "o.npz: expected a name that ends in one of .csv, .csv.gz, .tsv, .tsv.gz, .p"),
         ("r.npy -o o.csv", "r.npy: expected a name that ends in one of .csv,"),
         ("r.csv -o r.csv", "r.csv is there already; --force overwrites"),
         ("r.csv -o o.csv --result r.csv", "--result: expected a name that ends in .npz"),
         ("r.csv -o o.csv --checkpoint r.csv", "--checkpoint: expected a name that ends in .npz"),
         ("r.csv -o o.csv --checkpoint-every 3", "--checkpoint-every goes with --checkpoint or --resume"),
-        (
-            "r.csv -o o.csv --result r.npz --checkpoint r.npz",
-            "--checkpoint and --result are the same file",
-        ),
+        ("r.csv -o o.csv --result r.npz --checkpoint r.npz", "--checkpoint and --result are the same file"),
         ("r.csv -o o.csv --users eve 'user 1'", "--users: there are no ratings by 'eve'"),
         ("r.csv -o o.csv --pairs r.csv --top 3", "--top: not with --pairs, which says"),
         ("r.csv -o o.csv --pairs r.csv --users a", "--users: not with --pairs"),

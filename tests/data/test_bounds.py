@@ -283,12 +283,7 @@ def test_a_stack_keeps_them(tmp_path: Any) -> None:
 def test_a_divergence_carries_a_result_within_bounds() -> None:
     with pytest.raises(airnp.DivergenceError) as caught:
         airnp.fit(
-            STARS,
-            SEEN,
-            bounds=airnp.Integers(1, 5),
-            optimizer="gradient_descent",
-            learning_rate=1e6,
-            **QUICK,
+            STARS, SEEN, bounds=airnp.Integers(1, 5), optimizer="gradient_descent", learning_rate=1e6, **QUICK
         )
     assert_kept(caught.value.result, 1, 5, True)
 
