@@ -70,23 +70,14 @@ def brightness(found: np.ndarray) -> np.ndarray:
 # ---------------------------------------------------------------------------------------------- before_after
 
 
-def test_missing_entries_are_marked_before_and_gone_after():
-    before, after, _ = airnp.plot.before_after(fit(), TRUTH).axes[:3]
+def test_gaps_are_marked_before_and_gone_after_and_the_error_is_brighter_where_there_is_more():
+    result = fit()
+    before, after, wrong = airnp.plot.before_after(result, TRUTH).axes[:3]
     np.testing.assert_array_equal(is_colour(entries(before), HOLE), ~MASK)
     assert not is_colour(entries(after), HOLE).any()
-
-
-def test_both_pictures_show_values_on_one_scale():
-    result = fit()
-    before, after, _ = airnp.plot.before_after(result, TRUTH).axes[:3]
     share = (np.clip(result.completed(), TRUTH.min(), TRUTH.max()) - TRUTH.min()) / np.ptp(TRUTH)
     np.testing.assert_allclose(brightness(entries(after)), share, atol=0.01)
     np.testing.assert_allclose(brightness(entries(before))[MASK], share[MASK], atol=0.01)
-
-
-def test_the_error_is_dark_where_there_is_none_and_brighter_where_there_is_more():
-    result = fit()
-    wrong = airnp.plot.before_after(result, TRUTH).axes[2]
     found, error = brightness(entries(wrong)), np.abs(result.completed() - TRUTH)
     assert (error[MASK] == 0).all()
     assert found[MASK].max() < 0.01
@@ -443,11 +434,10 @@ def test_one_problem_of_a_stack_is_chosen():
     widths = airnp.plot.uncertainty(result, problem=1).images[0].get_array()
     lower, upper = result.interval()
     np.testing.assert_allclose(widths[~MASK], (upper - lower)[1][~MASK])
-    for plot in (airnp.plot.trajectories, airnp.plot.singular_values, airnp.plot.uncertainty):
+    plots = (airnp.plot.trajectories, airnp.plot.singular_values, airnp.plot.uncertainty)
+    for plot, drawn in (*((plot, result) for plot in plots), (airnp.plot.laplacians, recorder)):
         with pytest.raises(ValueError, match="problem=0"):
-            plot(result)
-    with pytest.raises(ValueError, match="problem=0"):
-        airnp.plot.laplacians(recorder)
+            plot(drawn)
 
 
 # ------------------------------------------------------------------------------------------- axes and figures
