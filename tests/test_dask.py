@@ -22,7 +22,7 @@ PATIENCE = 600.0
 """Seconds after which a wait is a failure; a busy machine may need minutes to start a process."""
 
 TILES = {"tile": 32, "overlap": 8}
-QUICK = {"max_iter": 12, "stop": None, "seed": 1, "threads": 1, "engine": "reference", "regularizers": None}
+QUICK = {"max_iter": 12, "stop": None, "seed": 1, "engine": "reference"}
 
 GREY = scene(70)[:, :50]
 COLOUR = np.rint(255 * np.stack([GREY, GREY**2, 1 - GREY], axis=-1)).astype(np.uint8)

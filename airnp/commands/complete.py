@@ -108,7 +108,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         "--auto",
         action="store_true",
         help="try several settings, take what predicts held-out numbers best, and report the error to expect "
-        "(takes about five times as long)",
+        "(takes about seven times as long)",
     )
     add_run_arguments(parser)
     add_reading_arguments(parser)

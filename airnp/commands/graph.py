@@ -108,7 +108,7 @@ def _load(options: argparse.Namespace) -> tuple[Any, Labels, dict[str, Any]]:
 
 def _fit(options: argparse.Namespace) -> tuple[Any, Labels, dict[str, Any]]:
     if options.regularizers in ("dmf", "tv"):
-        raise UsageError(f"--regularizers {options.regularizers} learns no graph; auto and air do")
+        raise UsageError(f"--regularizers {options.regularizers} learns no graph; air does")
     table = read_table(options, options.source)
     names = {"Y": str(options.source), "mask": str(options.source)}
     result, facts = fit_dense(options, names, table.values, table.observed)

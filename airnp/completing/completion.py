@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from array_api_compat import array_namespace, device
 
-from airnp._arrays import from_numpy, to_numpy
 from airnp.completing.judging import standard_error
 from airnp.completing.lowrank import fit_low_rank
-from airnp.completing.searching import Candidate, Search, search
-from airnp.data.inputs import EmptyLineWarning, Observations, read
+from airnp.completing.searching import Run, Search, judge, search
+from airnp.data.inputs import EmptyLineWarning, read
 from airnp.fitting import fit
 from airnp.model.fidelity import checked_fidelity
 from airnp.regularizers import AdaptiveLaplacian, TotalVariation
@@ -27,12 +24,14 @@ from airnp.results.result import FitResult
 Floats = npt.NDArray[np.float64]
 
 _WEIGHTS = ((1.0, 1.0), (1.0, 3.0), (0.25, 0.0), (4.0, 0.0), (0.0, 0.0))
-"""What is tried besides AIR: multiples of the default weights of graphs, and of total variation."""
+"""Models to try besides AIR: multiples of the default weights of the graphs, and of total variation."""
 
 _FOLDS = 5
 
-_OF_LOW_RANK = ("weights", "xp", "device", "dtype", "bounds")
-"""Settings that the matrix of low rank shares with fits."""
+_LOW_RANK = {"model": "low rank"}
+
+_LOW_RANK_SETTINGS = ("weights", "xp", "device", "dtype", "bounds")
+"""Arguments that :func:`fit_low_rank` shares with :func:`airnp.fit`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,11 +48,11 @@ class Completion:
     candidates : Search
         All settings that were tried, with their errors on held-out entries; a table when printed.
     expected_nmae : float
-        What the mean absolute error on the missing entries, over the range of the observed ones, is likely
-        to be. It is not the lowest error of the candidates, which would be too good to be true.
+        Estimated mean absolute error on the missing entries, over the range of the observed ones. It is not
+        the lowest error of the candidates, which would be too good to be true.
     standard_error : float
-        How far off that may be, because some entries were held out and not others, and some are missing and
-        not others. Holes count as one each.
+        Of this estimate, because both the held-out and the missing entries are samples. Each hole counts
+        as one.
     """
 
     result: FitResult
@@ -93,16 +92,16 @@ def complete(
     mask : array-like (m, n), optional
         True where observed. Without it, NaN means missing.
     grid : dict of lists, or list of dicts, optional
-        What to try, as for :func:`airnp.search`, the first candidate being the one to keep in doubt. Default:
-        AIR; AIR with total variation, of its default weight and of three times that; a quarter and four times
-        the weight of the graphs, and none; and the matrix of low rank that
+        Candidates, as for :func:`airnp.search`; in doubt the first one is kept. Default: AIR; AIR with total
+        variation, of its default weight and of three times that; a quarter and four times the weight of the
+        graphs; no regularisers; and the matrix of low rank that
         :func:`airnp.completing.lowrank.fit_low_rank` finds.
     executor, workers, fraction, progress
         See :func:`airnp.search`.
     seed : int, optional
         The same seed gives the same answer. Default: a new one, kept in ``choice``.
     **settings
-        Arguments of :func:`airnp.fit` for all candidates, such as ``bounds`` or ``threads``.
+        Arguments of :func:`airnp.fit` for all candidates, such as ``bounds`` or ``engine``.
 
     Returns
     -------
@@ -111,8 +110,8 @@ def complete(
     Warns
     -----
     UserWarning
-        When the gaps are holes of which no copies can be held out, so that ``expected_nmae`` is that of
-        entries here and there, and too low.
+        If the gaps are holes of which no copies can be held out, so that ``expected_nmae`` is that of
+        scattered entries, and too low.
 
     Notes
     -----
@@ -121,8 +120,8 @@ def complete(
 
     ``expected_nmae`` is honest about this choice: the held-out entries are divided into five parts, the
     choice is made by four of them, and the error is taken from the fifth, for each in turn. The candidates
-    have seen a little less than the final fit will, which is another fit besides. It says nothing
-    about entries that are missing *because* they are unlike the observed ones.
+    see a little less data than the final fit. It says nothing about entries that are missing *because* they
+    are unlike the observed ones.
 
     It takes the time of the candidates and of one more fit.
 
@@ -140,7 +139,7 @@ def complete(
         raise TypeError("regularizers: are what is chosen; to choose among others, give a grid")
     tried = search(
         Y,
-        _usual(Y, mask, settings) if grid is None else grid,
+        _default_grid(Y, mask, settings) if grid is None else grid,
         mask,
         executor=executor,
         workers=workers,
@@ -156,69 +155,47 @@ def complete(
             UserWarning,
             stacklevel=2,
         )
-    rival = _low_rank(Y, mask, tried, settings) if grid is None else None
-    finished = tried.finished + ([rival] if rival is not None else [])
-    errors = np.stack([each.errors for each in finished])
-    chosen: Candidate = finished[_chosen(errors)]
-    honest = cross_fitted(errors, np.random.default_rng([tried.seed, 22]))
-    if rival is not None:
-        tried = replace(tried, candidates=[*tried.candidates, rival])
-    expected = float(honest.mean()), tried.judges.forecast_error(honest)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", EmptyLineWarning)  # said when the data was read
-        if chosen is rival:
-            shared = {name: settings[name] for name in _OF_LOW_RANK if name in settings}
-            return Completion(
-                fit_low_rank(Y, mask, seed=tried.seed, **shared), chosen.settings, tried, *expected
-            )
-        choice = {"seed": tried.seed, **settings, **chosen.settings}
-        return Completion(fit(Y, mask, progress=progress, **choice), choice, tried, *expected)
+        warnings.simplefilter("ignore", EmptyLineWarning)  # given when the data was read
+        if grid is None:
+            started = time.perf_counter()
+            result = _fit_low_rank(Y, tried.kept, tried.seed, settings)
+            run = Run(len(tried.candidates), time.perf_counter() - started, result)
+            rival = judge(dict(_LOW_RANK), run, tried.judges)
+            tried = replace(tried, candidates=[*tried.candidates, rival])
+        errors = np.stack([each.errors for each in tried.finished])
+        best = tried.finished[_choose(errors)].settings
+        if best == _LOW_RANK:
+            choice, result = best, _fit_low_rank(Y, mask, tried.seed, settings)
+        else:
+            choice = {"seed": tried.seed, **settings, **best}
+            result = fit(Y, mask, progress=progress, **choice)
+    expected = cross_fit(errors, np.random.default_rng([tried.seed, 22]))
+    return Completion(result, choice, tried, float(expected.mean()), tried.judges.forecast_error(expected))
 
 
-def _low_rank(Y: Any, mask: Any, tried: Search, settings: dict[str, Any]) -> Candidate:
-    """Return how well a matrix of low rank predicts the entries that judge, which it does not see."""
-    seen = read_quietly(Y, mask, settings)
-    shared = {name: settings[name] for name in _OF_LOW_RANK if name in settings}
-    started = time.perf_counter()
+def _fit_low_rank(Y: Any, mask: Any, seed: int, settings: dict[str, Any]) -> FitResult:
+    shared = {name: settings[name] for name in _LOW_RANK_SETTINGS if name in settings}
+    return fit_low_rank(Y, mask, seed=seed, **shared)
+
+
+def _default_grid(Y: Any, mask: Any, settings: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the candidates: AIR first, then other weights of its regularisers."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", EmptyLineWarning)
-        home = (array_namespace(seen.values), device(seen.values), "bool")
-        kept = from_numpy(to_numpy(seen.mask) & ~tried.judges.held_out, *home)
-        result = fit_low_rank(Y, kept, seed=tried.seed, **shared)
-    errors = tried.judges.errors(to_numpy(result.matrix))
-    return Candidate(
-        {"model": "low rank"},
-        float(errors.mean()),
-        standard_error(errors),
-        0,
-        result.stop_reason,
-        time.perf_counter() - started,
-        errors=errors,
-    )
-
-
-def _usual(Y: Any, mask: Any, settings: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the settings of AIR that are tried, the defaults first."""
-    m, n = read_quietly(Y, mask, settings).values.shape[-2:]
+        warnings.simplefilter("ignore", EmptyLineWarning)  # the search gives it
+        m, n = read(Y, mask, settings.get("weights")).values.shape[-2:]
     scale = checked_fidelity(settings.get("fidelity")).factor(m, n)
-    return [{}, *({"regularizers": _model(*weights, scale)} for weights in _WEIGHTS)]
+    return [{}, *({"regularizers": _regularizers(*weights, scale)} for weights in _WEIGHTS)]
 
 
-def read_quietly(Y: Any, mask: Any, settings: dict[str, Any]) -> Observations:
-    """Read the data without the warnings that the search gives when it reads them."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", EmptyLineWarning)
-        return read(Y, mask, settings.get("weights"))
-
-
-def _model(graphs: float, variation: float, scale: float) -> Sequence[Any]:
+def _regularizers(graphs: float, variation: float, scale: float) -> list[Any]:
     """Return regularisers with multiples of their default weights."""
     weight = graphs * GRAPH_WEIGHT * scale
     learned = [AdaptiveLaplacian(axis, weight) for axis in ("rows", "columns")] if graphs else []
     return learned + ([TotalVariation(variation * VARIATION_WEIGHT * scale)] if variation else [])
 
 
-def _chosen(errors: Floats) -> int:
+def _choose(errors: Floats) -> int:
     """Return the candidate with the lowest mean error, or the first if the difference may be chance.
 
     Parameters
@@ -231,7 +208,7 @@ def _chosen(errors: Floats) -> int:
     return best if gain.mean() > doubt else 0
 
 
-def cross_fitted(errors: Floats, rng: np.random.Generator) -> Floats:
+def cross_fit(errors: Floats, rng: np.random.Generator) -> Floats:
     """Return the error in each cluster of the candidate that all other parts of the clusters choose.
 
     Parameters
@@ -246,14 +223,14 @@ def cross_fitted(errors: Floats, rng: np.random.Generator) -> Floats:
 
     Examples
     --------
-    Each of two candidates is lucky once, and neither choice comes true:
+    Each of two candidates is better in one cluster, so the other cluster always chooses the wrong one:
 
-    >>> cross_fitted(np.array([[0.1, 0.3], [0.3, 0.1]]), np.random.default_rng(0))
+    >>> cross_fit(np.array([[0.1, 0.3], [0.3, 0.1]]), np.random.default_rng(0))
     array([0.3, 0.3])
     """
     clusters = errors.shape[1]
-    honest = np.empty(clusters)
+    expected = np.empty(clusters)
     for part in np.array_split(rng.permutation(clusters), min(_FOLDS, clusters)):
         others = np.delete(errors, part, axis=1)
-        honest[part] = errors[_chosen(others), part]
-    return honest
+        expected[part] = errors[_choose(others), part]
+    return expected

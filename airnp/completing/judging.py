@@ -63,7 +63,7 @@ class Judges:
     unlike_the_gaps: bool
 
     @classmethod
-    def drawn(
+    def draw(
         cls, values: npt.NDArray[Any], observed: Bools, fraction: float, rng: np.random.Generator
     ) -> Judges:
         """Draw held-out entries of a matrix.
@@ -82,7 +82,7 @@ class Judges:
         >>> picture = np.random.default_rng(0).random((40, 40))
         >>> observed = np.ones((40, 40), dtype=bool)
         >>> observed[10:14, 20:24] = False
-        >>> judges = Judges.drawn(picture, observed, 0.05, np.random.default_rng(1))
+        >>> judges = Judges.draw(picture, observed, 0.05, np.random.default_rng(1))
         >>> judges.in_holes, judges.count, int(judges.held_out.sum())
         (True, 10, 160)
         """
@@ -142,7 +142,7 @@ def _labels(observed: Bools, wanted: int, rng: np.random.Generator) -> npt.NDArr
             break
         copy = holes(observed, 1, rng)
         if not copy.any():
-            break  # it has tried many places already
+            break  # many places were tried, and none was free
         copy &= left
         lines_lost = any((left.any(axis) != (left & ~copy).any(axis)).any() for axis in (0, 1))
         if lines_lost or not copy.any():

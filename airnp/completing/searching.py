@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,6 +25,8 @@ from airnp.model.objective import Objective
 from airnp.results.result import FitResult
 from airnp.training.progress import CountBar
 
+Floats = npt.NDArray[np.float64]
+
 
 def search(
     Y: Any,
@@ -39,7 +40,7 @@ def search(
     progress: bool = False,
     **settings: Any,
 ) -> Search:
-    """Try settings of :func:`airnp.fit`, and tell which of them predict held-out entries best.
+    """Try settings of :func:`airnp.fit`, and find out which of them predict held-out entries best.
 
     Parameters
     ----------
@@ -50,10 +51,10 @@ def search(
     mask : array-like (m, n), optional
         True where observed. Without it, NaN means missing.
     executor : concurrent.futures.Executor, optional
-        Who fits, as in :func:`airnp.fit_many`. Default: this process, one candidate after the other;
-        candidates that differ in nothing but their ``seed`` go together, as a stack.
+        Runs the fits, as in :func:`airnp.fit_many`. Default: this process, one candidate after the other;
+        candidates that differ only in their ``seed`` are fitted together, as a stack.
     workers : int, optional
-        How many candidates are fitted at a time: by ``executor``, or without one by so many processes.
+        How many candidates to fit at a time: in ``executor``, or without one in as many processes.
     fraction : float
         Share of the observed entries to hold out, in the shape of the gaps: here and there, or under copies
         of holes (ten copies at least, if they are not more than a fifth of the entries).
@@ -72,7 +73,7 @@ def search(
     Raises
     ------
     ValueError, TypeError
-        For a grid or settings that cannot be meant; the message names the key.
+        If the grid or the settings are invalid; the message names the key.
     Exception
         The error of the first candidate, if all of them failed.
 
@@ -94,123 +95,27 @@ def search(
     {'rank': 2}
     >>> result = airnp.fit(truth, observed, regularizers=[], max_iter=1500, seed=0, **found.best.settings)
     """
-    check_shared(settings)
-    candidates = expanded(grid, settings)
+    for name in settings:
+        _check_name("settings", name, SHARED)
+    candidates = expand(grid, settings)
     seed = checked_seed(seed)
     share = checked_number("fraction", fraction)
     if not 0 < share < 1:
         raise ValueError(f"fraction: expected a number between 0 and 1, got {fraction!r}")
-    hidden = _Hidden.of(Y, mask, share, seed, settings)
+    data = _SearchData.read(Y, mask, share, seed, settings)
     fits = [{"seed": seed, **settings, **candidate} for candidate in candidates]
     alone = executor is None and workers is None
-    runs = _here(hidden, fits) if alone else _elsewhere(hidden, fits, executor, workers)
+    runs = _run_here(data, fits) if alone else _run_in_pool(data, fits, executor, workers)
     found: dict[int, Candidate] = {}
     with CountBar(len(candidates), "candidate", progress) as bar:
         for run in runs:
-            found[run.index] = _judged(candidates[run.index], run, hidden.judges)
+            found[run.index] = judge(candidates[run.index], run, data.judges)
             bar.advance()
     judged = [found[index] for index in range(len(candidates))]
     failures = [each.error for each in judged if each.error is not None]
     if len(failures) == len(judged):
         raise failures[0]
-    return Search(judged, hidden.judges, seed)
-
-
-@dataclass(frozen=True)
-class _Hidden:
-    """The data, and which of its entries the candidates may see."""
-
-    Y: Any
-    seen: Observations
-    kept: Any
-    judges: Judges
-
-    @classmethod
-    def of(cls, Y: Any, mask: Any, fraction: float, seed: int, settings: Mapping[str, Any]) -> _Hidden:
-        place = settings.get
-        seen = read(Y, mask, place("weights"), xp=place("xp"), device=place("device"), dtype=place("dtype"))
-        if seen.values.ndim != 2:
-            raise ValueError(f"Y: expected one matrix, got an array of shape {tuple(seen.values.shape)}")
-        values, observed = to_numpy(seen.values), to_numpy(seen.mask)
-        judges = Judges.drawn(values, observed, fraction, np.random.default_rng([seed, 21]))
-        home = array_namespace(seen.values), device(seen.values)
-        return cls(Y, seen, from_numpy(observed & ~judges.held_out, *home, "bool"), judges)
-
-
-@dataclass(frozen=True)
-class _Run:
-    """How the fit of one candidate went."""
-
-    index: int
-    seconds: float
-    result: FitResult | None = None
-    member: tuple[int, ...] = ()
-    """Which problem of a stack it is."""
-    error: BaseException | None = None
-
-
-def _here(hidden: _Hidden, fits: list[dict[str, Any]]) -> Iterator[_Run]:
-    """Fit in this process, one group after the other."""
-    groups = seed_groups(fits, hidden.judges.held_out.size)
-    if hidden.seen.labels is not None:
-        groups = [[index] for index in range(len(fits))]
-    for members in groups:
-        if len(members) > 1:
-            started = time.perf_counter()
-            own = [fits[index] for index in members]
-            stack = _attempted(partial(fitted_together, hidden.seen, hidden.kept, own))
-            if isinstance(stack, FitResult):
-                share = (time.perf_counter() - started) / len(members)
-                yield from (_Run(index, share, stack, (place,)) for place, index in enumerate(members))
-                continue
-        # Alone, or where one that diverged took the others along.
-        for index in members:
-            started = time.perf_counter()
-            outcome = _attempted(partial(fit, hidden.Y, hidden.kept, **fits[index]))
-            seconds = time.perf_counter() - started
-            if isinstance(outcome, FitResult):
-                yield _Run(index, seconds, outcome)
-            else:
-                yield _Run(index, seconds, error=outcome)
-
-
-def _attempted(work: Callable[[], FitResult]) -> FitResult | Exception:
-    """Return the result of a fit, or the error that it ended with."""
-    try:
-        with warnings.catch_warnings():
-            # Of these the caller was told when the data was read.
-            warnings.simplefilter("ignore", EmptyLineWarning)
-            result = work()
-    except Exception as error:
-        return error
-    if result.stop_reason == "interrupted":
-        raise KeyboardInterrupt
-    return result
-
-
-def _elsewhere(hidden: _Hidden, fits: list[dict[str, Any]], executor: Any, workers: Any) -> Iterator[_Run]:
-    """Fit side by side, each candidate by itself."""
-    problems = [{"Y": hidden.Y, "mask": hidden.kept, **arguments} for arguments in fits]
-    for outcome in fit_many(problems, executor=executor, workers=workers):
-        yield _Run(outcome.index, outcome.seconds, outcome.result, error=outcome.error)
-
-
-def _judged(settings: dict[str, Any], run: _Run, judges: Judges) -> Candidate:
-    if run.result is None:
-        return Candidate(settings, seconds=run.seconds, error=run.error)
-    errors = judges.errors(to_numpy(run.result.matrix)[run.member])
-    return Candidate(
-        settings,
-        float(errors.mean()),
-        standard_error(errors),
-        run.result.n_iter,
-        run.result.stop_reason,
-        run.seconds,
-        errors=errors,
-    )
-
-
-Floats = npt.NDArray[np.float64]
+    return Search(judged, data.judges, seed, data.kept)
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,7 +133,7 @@ class Candidate:
         Iterations that were run.
     stop_reason : str
     seconds : float
-        That the fit took; for members of a stack, their share.
+        Time of the fit; a member of a stack counts its share.
     error : Exception or None
         Why it failed.
     """
@@ -253,12 +158,15 @@ class Search:
     judges : Judges
         The observed entries that judged them, and that none of them saw; see :mod:`airnp.completing.judging`.
     seed : int
-        Repeats it.
+        Repeats the search.
+    kept : boolean array (m, n)
+        True at the observed entries that the candidates saw.
     """
 
     candidates: list[Candidate]
     judges: Judges = field(repr=False)
     seed: int
+    kept: Any = field(repr=False)
 
     @property
     def held_out(self) -> npt.NDArray[np.bool_]:
@@ -299,18 +207,113 @@ def _outcome(candidate: Candidate) -> dict[str, Any]:
     return {name: getattr(candidate, name) for name in names}
 
 
-_OF_THE_PROBLEM = ("Y", "mask", "weights", "operator", "xp", "device", "dtype")
-_OF_ONE_FIT = ("record", "callback", "progress", "checkpoint")
-_ALL = tuple(inspect.signature(fit).parameters)
+@dataclass(frozen=True)
+class _SearchData:
+    """The data, and the mask of the entries that the candidates may see."""
 
-CHOOSABLE = tuple(name for name in _ALL if name not in (*_OF_THE_PROBLEM, *_OF_ONE_FIT))
+    Y: Any
+    seen: Observations
+    kept: Any
+    judges: Judges
+
+    @classmethod
+    def read(cls, Y: Any, mask: Any, fraction: float, seed: int, settings: Mapping[str, Any]) -> _SearchData:
+        """Read the data and draw the entries to hold out."""
+        options = {name: settings.get(name) for name in ("xp", "device", "dtype")}
+        seen = read(Y, mask, settings.get("weights"), **options)
+        if seen.values.ndim != 2:
+            raise ValueError(f"Y: expected one matrix, got an array of shape {tuple(seen.values.shape)}")
+        values, observed = to_numpy(seen.values), to_numpy(seen.mask)
+        judges = Judges.draw(values, observed, fraction, np.random.default_rng([seed, 21]))
+        home = array_namespace(seen.values), device(seen.values)
+        return cls(Y, seen, from_numpy(observed & ~judges.held_out, *home, "bool"), judges)
+
+
+@dataclass(frozen=True)
+class Run:
+    """The fit of one candidate, or the error that ended it."""
+
+    index: int
+    seconds: float
+    result: FitResult | None = None
+    member: tuple[int, ...] = ()
+    """The place of the candidate in a stack."""
+    error: BaseException | None = None
+
+
+def _run_here(data: _SearchData, fits: list[dict[str, Any]]) -> Iterator[Run]:
+    """Fit in this process, one group after the other."""
+    groups = seed_groups(fits, data.judges.held_out.size)
+    if data.seen.labels is not None:
+        groups = [[index] for index in range(len(fits))]
+    for members in groups:
+        if len(members) > 1:
+            started = time.perf_counter()
+            own = [fits[index] for index in members]
+            stack = _attempt(partial(fit_stack, data.seen, data.kept, own))
+            if isinstance(stack, FitResult):
+                share = (time.perf_counter() - started) / len(members)
+                yield from (Run(index, share, stack, (place,)) for place, index in enumerate(members))
+                continue
+        # A single candidate, or a stack that failed because one of its members did.
+        for index in members:
+            started = time.perf_counter()
+            outcome = _attempt(partial(fit, data.Y, data.kept, **fits[index]))
+            seconds = time.perf_counter() - started
+            if isinstance(outcome, FitResult):
+                yield Run(index, seconds, outcome)
+            else:
+                yield Run(index, seconds, error=outcome)
+
+
+def _attempt(work: Callable[[], FitResult]) -> FitResult | Exception:
+    """Return the result of a fit, or the error that it ended with."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", EmptyLineWarning)  # given when the data was read
+            result = work()
+    except Exception as error:
+        return error
+    if result.stop_reason == "interrupted":
+        raise KeyboardInterrupt
+    return result
+
+
+def _run_in_pool(data: _SearchData, fits: list[dict[str, Any]], executor: Any, workers: Any) -> Iterator[Run]:
+    """Fit side by side, each candidate by itself."""
+    problems = [{"Y": data.Y, "mask": data.kept, **arguments} for arguments in fits]
+    for outcome in fit_many(problems, executor=executor, workers=workers):
+        yield Run(outcome.index, outcome.seconds, outcome.result, error=outcome.error)
+
+
+def judge(settings: dict[str, Any], run: Run, judges: Judges) -> Candidate:
+    """Measure the error of a fit on the held-out entries."""
+    if run.result is None:
+        return Candidate(settings, seconds=run.seconds, error=run.error)
+    errors = judges.errors(to_numpy(run.result.matrix)[run.member])
+    return Candidate(
+        settings,
+        float(errors.mean()),
+        standard_error(errors),
+        run.result.n_iter,
+        run.result.stop_reason,
+        run.seconds,
+        errors=errors,
+    )
+
+
+_PROBLEM = ("Y", "mask", "weights", "operator", "xp", "device", "dtype")
+_OBSERVERS = ("record", "callback", "progress", "checkpoint")
+_ALL = tuple(signature(fit).parameters)
+
+CHOOSABLE = tuple(name for name in _ALL if name not in (*_PROBLEM, *_OBSERVERS))
 """Arguments of :func:`airnp.fit` that a grid may hold."""
 
 SHARED = (*CHOOSABLE, "weights", "xp", "device", "dtype")
-"""Those that all candidates may share."""
+"""Arguments of :func:`airnp.fit` that may be given for all candidates."""
 
 
-def expanded(grid: Any, shared: Mapping[str, Any]) -> list[dict[str, Any]]:
+def expand(grid: Any, shared: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the candidates that a grid stands for, in order, checked by their names.
 
     Parameters
@@ -318,13 +321,13 @@ def expanded(grid: Any, shared: Mapping[str, Any]) -> list[dict[str, Any]]:
     grid : mapping of str to list, or list of mappings
         All combinations of the lists' values, the last varying fastest; or each mapping as it is.
     shared : mapping
-        What all candidates have in common, which a grid must not say again.
+        Settings of all candidates, which a grid must not repeat.
 
     Examples
     --------
-    >>> expanded({"depth": [2, 3], "rank": [5, None]}, {})
+    >>> expand({"depth": [2, 3], "rank": [5, None]}, {})
     [{'depth': 2, 'rank': 5}, {'depth': 2, 'rank': None}, {'depth': 3, 'rank': 5}, {'depth': 3, 'rank': None}]
-    >>> expanded([{"depth": 2}, {}], {})
+    >>> expand([{"depth": 2}, {}], {})
     [{'depth': 2}, {}]
     """
     if isinstance(grid, Mapping):
@@ -347,12 +350,6 @@ def expanded(grid: Any, shared: Mapping[str, Any]) -> list[dict[str, Any]]:
     return candidates
 
 
-def check_shared(settings: Mapping[str, Any]) -> None:
-    """Raise TypeError for what all candidates cannot share."""
-    for name in settings:
-        _check_name("settings", name, SHARED)
-
-
 def _check_name(argument: str, name: Any, known: tuple[str, ...]) -> None:
     if name in known:
         return
@@ -364,12 +361,12 @@ def _check_name(argument: str, name: Any, known: tuple[str, ...]) -> None:
 _MOST_ENTRIES = 2**20
 """Entries of a stack at most; a fit needs memory for about thirty times as many."""
 
-_DEFAULTS = {name: parameter.default for name, parameter in signature(fit).parameters.items()}
-_OF_THE_OBJECTIVE = ("depth", "rank", "fidelity", "engine")
+_MODEL = ("regularizers", "depth", "rank", "fidelity", "weights", "dtype", "xp", "engine")
+"""Arguments that :func:`airnp.fit` and :class:`airnp.Objective` share, with the same defaults."""
 
 
 def seed_groups(fits: Sequence[Mapping[str, Any]], entries: int) -> list[list[int]]:
-    """Return which fits may go together: equal but for their seeds, and not too many.
+    """Group the fits that can run as one stack: equal but for their seeds, and not too many.
 
     Parameters
     ----------
@@ -385,24 +382,24 @@ def seed_groups(fits: Sequence[Mapping[str, Any]], entries: int) -> list[list[in
     """
     alike: dict[Any, list[int]] = {}
     for index, arguments in enumerate(fits):
-        kind = frozenset((name, _mark(value)) for name, value in arguments.items() if name != "seed")
+        kind = frozenset((name, _key(value)) for name, value in arguments.items() if name != "seed")
         alike.setdefault(kind, []).append(index)
     most = max(1, _MOST_ENTRIES // entries)
     return [members[i : i + most] for members in alike.values() for i in range(0, len(members), most)]
 
 
-def _mark(value: Any) -> Any:
-    """Return something that is equal for equal plain values, and otherwise for the same object."""
+def _key(value: Any) -> Any:
+    """Return a hashable key: plain values compare by value, other objects by identity."""
     return value if value is None or isinstance(value, bool | int | float | str) else ("id", id(value))
 
 
-def fitted_together(seen: Observations, kept: Any, fits: Sequence[Mapping[str, Any]]) -> FitResult:
-    """Fit a stack of copies of one matrix, each from the start that its own seed draws.
+def fit_stack(seen: Observations, kept: Any, fits: Sequence[Mapping[str, Any]]) -> FitResult:
+    """Fit a stack of copies of one matrix, each starting from the parameters that its own seed draws.
 
     Parameters
     ----------
     seen : Observations
-        What was read, (m, n).
+        Of one matrix (m, n).
     kept : boolean array (m, n)
         Which entries the fits may see.
     fits : sequence of mappings
@@ -418,8 +415,6 @@ def fitted_together(seen: Observations, kept: Any, fits: Sequence[Mapping[str, A
 
 
 def _start(seen: Observations, kept: Any, shared: Mapping[str, Any], seed: int) -> list[Any]:
-    """Return the parameters, in NumPy's arrays, that a fit with this seed starts from."""
-    settings: dict[str, Any] = {name: shared.get(name, _DEFAULTS[name]) for name in _OF_THE_OBJECTIVE}
-    settings |= {name: shared.get(name) for name in ("weights", "xp", "dtype")}
-    objective = Objective(seen.values, kept, regularizers=shared.get("regularizers"), **settings)
+    """Return the parameters that a fit with this seed starts from, as NumPy arrays."""
+    objective = Objective(seen.values, kept, **{name: shared[name] for name in _MODEL if name in shared})
     return [to_numpy(array) for array in objective.init(seed, shared.get("init", "gaussian"))]

@@ -15,7 +15,7 @@ Floats = npt.NDArray[Any]
 
 
 def _matrix(pattern: Pattern, data: Floats) -> Any:
-    from scipy.sparse import csr_array
+    from scipy.sparse import csr_array  # here, because importing it takes long
 
     return csr_array((data, pattern.indices, pattern.indptr), shape=(pattern.lines, pattern.width))
 

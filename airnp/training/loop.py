@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -101,7 +102,7 @@ class Loop:
         steps.settle(values)
         if not np.isfinite(values).all():
             raise self._diverged(_finite_iterations(steps, values))
-        state = run.recorder.state(steps.iteration, steps.params, values)
+        state = run.recorder.state(steps.iteration, steps.params, values, partial(run.result, "so far"))
         made, last = steps.iteration - run.origin, steps.iteration == limit
         look = monitor.every is not None and made % monitor.every == 0
         record = made == 1 or made % run.options.record.every == 0

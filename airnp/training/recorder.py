@@ -81,13 +81,11 @@ class Recorder:
     task : Task
     truth : array-like (…, m, n), optional
         The complete matrix, to record the NMAE on missing entries.
-    result : callable
-        Gives ``result()`` of states.
     """
 
-    def __init__(self, objective: Trainable, task: Task, truth: Any, result: Callable[[], Any]) -> None:
+    def __init__(self, objective: Trainable, task: Task, truth: Any) -> None:
         self.objective = objective
-        self._task, self._result = task, result
+        self._task = task
         self._energies = energy_columns(objective.energy_names)
         self._learned = tuple(
             name for name, learned in zip(self._energies, objective.learned, strict=True) if learned
@@ -116,7 +114,13 @@ class Recorder:
             raise ValueError(f"regularizers: expected those of the run, with columns {expected}; got {found}")
         self.history, self.last_energies = history, energies
 
-    def state(self, iteration: int, params: list[Array], values: npt.NDArray[np.float64]) -> FitState:
+    def state(
+        self,
+        iteration: int,
+        params: list[Array],
+        values: npt.NDArray[np.float64],
+        result: Callable[[], Any],
+    ) -> FitState:
         """Return the state after some iterations, from what they recorded, (iterations, 1 + terms, …)."""
         fidelity, energies = values[-1, 0], values[-1, 1:]
         before = values[-2, 1:] if len(values) > 1 else self.last_energies
@@ -130,7 +134,7 @@ class Recorder:
             params=params,
             learned=self._learned,
             structure=self.objective.structure,
-            result=self._result,
+            result=result,
             objective=self.objective,
             undo=self._task.undo,
         )

@@ -150,7 +150,7 @@ class Run:
         self._first: Any = None
         self.phases = Phases()
         self.objective = task.objective(self._held_out)
-        self.recorder = Recorder(self.objective, task, options.record.truth, lambda: self.result("so far"))
+        self.recorder = Recorder(self.objective, task, options.record.truth)
         if resumed is None:
             self.steps = self._made_steps(self.objective.init(options.seed, options.init))
         else:

@@ -84,13 +84,17 @@ def fail_with(monkeypatch, error, target=airnp, name="fit"):
 
 def spy_on_devices(monkeypatch):
     """Return a list that gets the namespace and the device of every fit, which runs on the host."""
-    seen, fit = [], airnp.fit
+    seen = []
 
-    def spy(*data, xp, device, **options):
-        seen.append((xp.__name__, device))
-        return fit(*data, **options)
+    def spy_on(fit):
+        def spy(*data, xp, device, **options):
+            seen.append((xp.__name__, device))
+            return fit(*data, **options)
 
-    monkeypatch.setattr(airnp, "fit", spy)
+        return spy
+
+    for name in ("fit", "fit_sparse"):
+        monkeypatch.setattr(airnp, name, spy_on(getattr(airnp, name)))
     return seen
 
 
@@ -541,7 +545,7 @@ def test_graph_mistakes(learned, capsys):
     Path("damaged.npz").write_bytes(content)
     for words, message in {
         "learned.npz -o g.png": "g.png: expected a name that ends in one of .csv, .npz, .graphml, .mtx",
-        "ratings.csv -o g.csv --regularizers tv": "--regularizers tv learns no graph; auto and air do",
+        "ratings.csv -o g.csv --regularizers tv": "--regularizers tv learns no graph; air does",
         "none.npz -o g.csv": "[Errno 2] No such file or directory: 'none.npz'",
         "plain.npz -o g.csv": "plain.npz: this fit learned no graph over rows",
         "stack.npz -o g.csv": "stack.npz: is a stack of matrices",
@@ -557,7 +561,7 @@ def test_graph_mistakes(learned, capsys):
 @pytest.mark.parametrize("name", ["out.csv", "out.tsv.gz", "out.npz"])
 def test_intervals_are_those_of_the_result(name, sensors, capsys):
     done = facts(capsys, f"complete sensors.csv -o {name} --interval 0.8 {FIXED}")["interval"]
-    result = airnp.fit(sensors.values, max_iter=60, regularizers=None, threads=1, seed=0)
+    result = airnp.fit(sensors.values, max_iter=60, engine=airnp.CPU(threads=1), seed=0)
     if name == "out.npz":
         assert (done["lower"], done["upper"]) == (name, name)
         with np.load(name) as arrays:
@@ -594,8 +598,8 @@ def test_too_high_a_level_is_noticed_before_the_fit(words, sensors, capsys, monk
 
 
 def test_the_table_is_written_even_without_intervals(sensors, capsys, monkeypatch):
-    # The check before the fit may overrate the number of entries that a matrix of low rank holds out.
-    monkeypatch.setattr("airnp.results.intervals.check_level", lambda *_: None)
+    # With --auto and holes, nothing is checked before the fit.
+    monkeypatch.setattr("airnp.commands.complete.check_interval_level", lambda *_: None)
     shown = mistake(capsys, f"complete sensors.csv -o out.csv --interval 0.999 {FIXED}", code=1)
     assert shown.startswith("wrote out.csv, but no intervals: --interval: 0.999 needs at least 999 held-out")
     assert np.isfinite(values("out.csv")).all()
@@ -674,8 +678,7 @@ def test_a_resumed_run_has_the_labels_of_its_table(text, first, lines):
 def test_files_that_cannot_be_resumed(learned, capsys):
     Path("junk.npz").write_bytes(b"PK\x03\x04 junk")
     airnp.fit(np.ones((2, 3, 3)), max_iter=1, stop=None, seed=0, checkpoint="stack.npz")
-    sparse = {"form": "sparse", "rank": 2, "max_iter": 2, "stop": None, "seed": 0}
-    airnp.fit(scipy.sparse.eye_array(4), **sparse, checkpoint="sparse.npz")
+    airnp.fit_sparse(scipy.sparse.eye_array(4), 2, max_iter=2, stop=None, seed=0, checkpoint="sparse.npz")
     for name, message in {
         "learned": "holds a result, but no run to go on with; see checkpoint= of airnp.fit",
         "junk": "not a result saved by airnp, or damaged",
@@ -689,7 +692,7 @@ def test_files_that_cannot_be_resumed(learned, capsys):
 # --- the sparse form ---
 
 
-def test_the_sparse_form_is_that_of_fit(links, capsys):
+def test_the_sparse_form_is_that_of_fit_sparse(links, capsys):
     words = f"{SPARSE} --bounds 1 6 --round --result learned.npz"
     done = facts(capsys, f"complete links.mtx -o out.csv {words}")
     assert (done["form"], done["rows"], done["columns"]) == ("sparse", 12, 8)
@@ -697,8 +700,8 @@ def test_the_sparse_form_is_that_of_fit(links, capsys):
     filled = values("out.csv")
     np.testing.assert_array_equal(filled[links.row, links.col], links.data)
     whole = [True] * 7 + [False]
-    options = {"bounds": (1, 6), "integers": whole, "max_iter": 30, "seed": 0, "threads": 1}
-    expected = airnp.fit(links, form="sparse", rank=2, **options).X
+    bounds, engine = airnp.Integers(1, 6, whole), airnp.CPU(threads=1)
+    expected = airnp.fit_sparse(links, 2, bounds=bounds, engine=engine, max_iter=30, seed=0).X
     gaps = ~(links.toarray() != 0)
     np.testing.assert_array_equal(filled[gaps], expected[gaps])
     assert main("graph learned.npz -o graph.csv") == 0
@@ -722,7 +725,7 @@ def test_a_matrix_that_is_too_large_to_write_is_saved_as_factors(links, capsys, 
         ("--checkpoint c.npz", "--checkpoint: not with the sparse form; --form dense has it"),
         ("--bounds 1 4", "numbers are outside --bounds 1 4, the first is 5 in row "),
         ("--rank 9", "--rank: expected at most min(m, n) = 8"),
-        ("--regularizers tv", "--regularizers: form='sparse' has "),
+        ("--regularizers tv", "--regularizers: fit_sparse has "),
         ("--form dense --depth 1 --rank 99", "--rank: "),
     ],
 )
@@ -730,9 +733,13 @@ def test_mistakes_with_the_sparse_form(words, message, links, capsys):
     assert message in mistake(capsys, f"complete links.mtx -o b.csv {SPARSE} {words}")
 
 
-def test_a_matrix_that_does_not_fit_into_memory_is_sparse(links, capsys, monkeypatch):
-    monkeypatch.setattr("airnp.sparse_choice.available_memory", lambda: 0)
+def test_only_the_form_that_is_asked_for_is_fitted(links, capsys):
     line = "complete links.mtx -o b.csv --max-iter 5 --threads 1"
-    assert "--rank: form='sparse' needs one" in mistake(capsys, line)
-    assert facts(capsys, f"{line} --rank 2")["form"] == "sparse"
-    assert facts(capsys, f"{line} --form dense --force")["form"] == "dense"
+    assert mistake(capsys, f"{line} --form sparse") == "--form sparse needs --rank, for example --rank 32"
+    assert facts(capsys, f"{line} --rank 2")["form"] == "dense"
+
+
+def test_a_table_that_does_not_fit_into_memory_names_the_sparse_form(ratings, capsys, monkeypatch):
+    fail_with(monkeypatch, MemoryError("too large; see airnp.fit_sparse"))
+    shown = mistake(capsys, "complete ratings.csv -o b.csv", code=1)
+    assert shown.endswith("see airnp.fit_sparse; here: --form sparse --rank N")

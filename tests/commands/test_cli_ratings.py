@@ -12,12 +12,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse
-from airnp.training.sparse_loop import SparseLoop
 
 import airnp
 from airnp.commands import ratings as command
 from airnp.data.bounds import Bounds
 from airnp.tables import triples
+from airnp.training.steps import Steps
 from tests.commands.commandline import cells, facts, main, mistake
 
 QUICK = "--max-iter 10 --rank 2 --threads 1"
@@ -58,7 +58,7 @@ def fitted():
     """The fit that the command should make."""
     rows, columns = np.nonzero(THERE)
     matrix = scipy.sparse.coo_array((STARS[THERE].astype(float), (rows, columns)), shape=THERE.shape)
-    return airnp.fit_ratings(matrix, rank=2, max_iter=10, seed=0, threads=1)
+    return airnp.fit_ratings(matrix, rank=2, max_iter=10, seed=0, engine=airnp.CPU(threads=1))
 
 
 @pytest.fixture
@@ -69,16 +69,16 @@ def pandas():
 
 
 def interrupt_at(monkeypatch, moment):
-    """Let Ctrl-C come once, before the iteration of this number, counted over all fits."""
-    step, calls = SparseLoop._step, []
+    """Let Ctrl-C come in the portion of iterations of this number: 1 and 2 are the first phase."""
+    attempt, calls = Steps.attempt, []
 
-    def interrupted(loop, training):
-        calls.append(training.iteration)
+    def interrupted(steps, iterations):
+        calls.append(iterations)
         if len(calls) == moment:
             raise KeyboardInterrupt
-        return step(loop, training)
+        return attempt(steps, iterations)
 
-    monkeypatch.setattr(SparseLoop, "_step", interrupted)
+    monkeypatch.setattr(Steps, "attempt", interrupted)
 
 
 # --- predictions ---
@@ -280,19 +280,13 @@ def test_a_file_that_is_no_table_of_ratings(text, message, capsys):
     ("words", "message"),
     [
         ("none.csv -o o.csv", "[Errno 2] No such file or directory: 'none.csv'"),
-        (
-            "r.csv -o o.npz",
-            "o.npz: expected a name that ends in one of .csv, .csv.gz, .tsv, .tsv.gz, .p",
-        ),
+        ("r.csv -o o.npz", "o.npz: expected a name that ends in one of .csv, .csv.gz, .tsv, .tsv.gz, .p"),
         ("r.npy -o o.csv", "r.npy: expected a name that ends in one of .csv,"),
         ("r.csv -o r.csv", "r.csv is there already; --force overwrites"),
         ("r.csv -o o.csv --result r.csv", "--result: expected a name that ends in .npz"),
         ("r.csv -o o.csv --checkpoint r.csv", "--checkpoint: expected a name that ends in .npz"),
         ("r.csv -o o.csv --checkpoint-every 3", "--checkpoint-every goes with --checkpoint or --resume"),
-        (
-            "r.csv -o o.csv --result r.npz --checkpoint r.npz",
-            "--checkpoint and --result are the same file",
-        ),
+        ("r.csv -o o.csv --result r.npz --checkpoint r.npz", "--checkpoint and --result are the same file"),
         ("r.csv -o o.csv --users eve 'user 1'", "--users: there are no ratings by 'eve'"),
         ("r.csv -o o.csv --pairs r.csv --top 3", "--top: not with --pairs, which says"),
         ("r.csv -o o.csv --pairs r.csv --users a", "--users: not with --pairs"),
@@ -343,13 +337,13 @@ def test_a_full_disk(folder, capsys, monkeypatch):
 
 
 def test_ctrl_c_writes_the_result_so_far(capsys, monkeypatch):
-    interrupt_at(monkeypatch, 5)
+    interrupt_at(monkeypatch, 2)
     assert main(f"ratings ratings.csv -o o.csv {QUICK}") == 130
     assert "wrote the result so far to o.csv, " in capsys.readouterr().out
     assert len(cells("o.csv")) > 1
 
 
-@pytest.mark.parametrize("moment", [4, 12])
+@pytest.mark.parametrize("moment", [2, 4])
 def test_an_interrupted_run_goes_on(capsys, monkeypatch, moment):
     words = f"{QUICK} --seed 3 --bounds 0 6"
     done = facts(capsys, f"ratings ratings.csv -o whole.csv {words}")
@@ -370,7 +364,7 @@ def test_an_interrupted_run_goes_on(capsys, monkeypatch, moment):
 
 def test_runs_that_cannot_be_resumed(fitted, capsys, monkeypatch):
     with monkeypatch.context() as patch:
-        interrupt_at(patch, 4)
+        interrupt_at(patch, 2)
         assert main(f"ratings ratings.csv -o out.csv {QUICK} --checkpoint run.npz --quiet") == 130
     fitted.save("result.npz")
     Path("junk.npz").write_bytes(b"PK\x03\x04 junk")

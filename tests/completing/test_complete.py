@@ -1,4 +1,4 @@
-"""``airnp.complete``: what it tries, what it chooses, and that what it expects is honest."""
+"""``airnp.complete``: what it tries, what it chooses, and whether its expected error is honest."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 
 import airnp
 from airnp.completing import completion
-from airnp.completing.completion import cross_fitted
+from airnp.completing.completion import cross_fit
+from airnp.completing.lowrank import fit_low_rank
 from bench import complete as bench
 from bench.paper_rows import Problem, Row
 from tests.conftest import Backend
@@ -37,39 +38,57 @@ def test_the_final_fit_sees_all_entries() -> None:
     assert (found.candidates.held_out & SEEN).any()
 
 
-def test_nothing_need_be_said() -> None:
-    found = airnp.complete(np.where(SEEN, TRUTH, np.nan))
-    assert len(found.candidates.candidates) == 4
-    assert found.expected_nmae < 0.01  # the matrix has rank 2
+def test_low_rank_wins_on_a_table_of_rank_3() -> None:
+    rng = np.random.default_rng(1)
+    truth = rng.random((40, 3)) @ rng.random((3, 30))
+    observed = rng.random(truth.shape) < 0.6
+    found = airnp.complete(np.where(observed, truth, np.nan), max_iter=300, seed=0)
+    assert found.choice == {"model": "low rank"}
+    assert "rank 4" in found.result.stop_reason  # one more for the offset that brings the data to [0, 1]
+    assert found.expected_nmae < 1e-3
+    assert np.abs(found.X - truth).max() < 1e-2
+    np.testing.assert_array_equal(found.result.mask, observed)
+    again = fit_low_rank(truth, observed, seed=found.candidates.seed)
+    np.testing.assert_array_equal(found.X, again.X)
     assert "expected_nmae" in repr(found)
+    assert str(found.candidates).endswith("model='low rank'")
 
 
-def kinds(found: airnp.Completion) -> list[list[str]]:
-    models = [each.settings.get("regularizers") for each in found.candidates.candidates]
-    return [["defaults"] if model is None else [type(part).__name__ for part in model] for model in models]
+def test_low_rank_takes_weights_and_bounds() -> None:
+    weights, bounds = np.where(SEEN, 2.0, 0.0), (0.0, float(TRUTH.max()))
+    found = airnp.complete(TRUTH, weights=weights, bounds=bounds, **QUICK)
+    assert found.choice == {"model": "low rank"}
+    assert found.result.bounds is not None
+    np.testing.assert_array_equal(found.result.mask, SEEN)
 
 
-def test_pictures_are_tried_with_and_without_total_variation() -> None:
-    picture = np.add.outer(np.sin(np.arange(32) / 5), np.cos(np.arange(30) / 4))
-    found = airnp.complete(picture, airnp.masks.random(picture.shape, 0.3, seed=0), max_iter=20, stop=None)
-    graphs = ["AdaptiveLaplacian", "AdaptiveLaplacian"]
-    assert kinds(found) == [["defaults"], graphs, [*graphs, "TotalVariation"], [*graphs, "TotalVariation"]]
-
-
-def test_tables_are_tried_with_other_weights_and_none() -> None:
+def test_low_rank_does_not_see_the_entries_that_judge_it() -> None:
     found = airnp.complete(TRUTH, SEEN, **QUICK)
-    graphs = ["AdaptiveLaplacian", "AdaptiveLaplacian"]
-    assert kinds(found) == [["defaults"], graphs, graphs, []]
-    weights = [each.settings["regularizers"][0].weight for each in found.candidates.candidates[1:3]]
-    default = airnp.fit(TRUTH, SEEN, regularizers=None, max_iter=1, stop=None).regularizers[0].weight
-    np.testing.assert_allclose(weights, [default / 4, default * 4])
+    kept = SEEN & ~found.candidates.held_out
+    alone = fit_low_rank(np.where(kept, TRUTH, np.nan), seed=0)
+    errors = np.abs(alone.X - TRUTH)[found.candidates.held_out] / np.ptp(TRUTH[SEEN])
+    np.testing.assert_allclose(found.candidates.candidates[-1].nmae, errors.mean(), rtol=1e-12)
 
 
-def test_a_sum_as_fidelity_scales_the_weights() -> None:
-    found = airnp.complete(TRUTH, SEEN, fidelity="sum", **QUICK)
-    default = airnp.fit(TRUTH, SEEN, regularizers=None, fidelity="sum", max_iter=1, stop=None)
-    tried = found.candidates.candidates[1].settings["regularizers"][0].weight
-    np.testing.assert_allclose(tried, default.regularizers[0].weight / 4)
+@pytest.mark.parametrize("scale", ["mean", "sum"])
+def test_air_is_tried_with_other_weights_with_total_variation_and_without_regularizers(scale: Any) -> None:
+    fidelity = airnp.Squared(scale=scale)
+    found = airnp.complete(TRUTH, SEEN, fidelity=fidelity, **QUICK)
+    default, *others, low_rank = (each.settings for each in found.candidates.candidates)
+    assert default == {}
+    assert low_rank == {"model": "low rank"}
+    factor = fidelity.factor(*TRUTH.shape)
+    graph = airnp.fit(TRUTH, SEEN, fidelity=fidelity, max_iter=1, stop=None).regularizers[0].weight / factor
+    tried = [[(part.name, part.weight / factor) for part in each["regularizers"]] for each in others]
+    expected = [
+        [("rows", graph), ("columns", graph), ("total_variation", 0.005)],
+        [("rows", graph), ("columns", graph), ("total_variation", 0.015)],
+        [("rows", graph / 4), ("columns", graph / 4)],
+        [("rows", graph * 4), ("columns", graph * 4)],
+        [],
+    ]
+    for model, wanted in zip(tried, expected, strict=True):
+        assert dict(model) == pytest.approx(dict(wanted))
 
 
 def test_it_chooses_what_predicts_better() -> None:
@@ -83,28 +102,28 @@ def test_in_doubt_the_first_is_kept() -> None:
     errors = np.random.default_rng(0).random((2, 200))
     errors[1] = errors[0] + np.random.default_rng(1).normal(-1e-4, 0.1, 200)
     errors[1] += errors[0].mean() - errors[1].mean() - 1e-4  # better by a hundredth of a standard error
-    assert completion._chosen(errors) == 0
-    assert completion._chosen(errors - [[0.0], [0.05]]) == 1
+    assert completion._choose(errors) == 0
+    assert completion._choose(errors - [[0.0], [0.05]]) == 1
 
 
 def test_the_expected_error_is_not_the_lowest_of_many() -> None:
-    """Twenty candidates that are equally good, by chance better or worse: the lowest mean is a mirage."""
+    """Of twenty equally good candidates, some look better by chance: their lowest mean is too low."""
     rng = np.random.default_rng(0)
     lowest, honest, clear = [], [], []
     for _ in range(200):
         errors = rng.exponential(1.0, (20, 60))
         lowest.append(errors.mean(axis=1).min())
-        honest.append(cross_fitted(errors, rng).mean())
+        honest.append(cross_fit(errors, rng).mean())
         errors[7] -= 0.5
-        clear.append(cross_fitted(errors, rng).mean())
+        clear.append(cross_fit(errors, rng).mean())
     spread = 1 / np.sqrt(60 * 200)
     assert np.mean(lowest) < 0.85
     assert abs(np.mean(honest) - 1) < 4 * spread
-    assert abs(np.mean(clear) - 0.5) < 5 * spread  # and what is clearly better is found
+    assert abs(np.mean(clear) - 0.5) < 5 * spread  # a candidate that is clearly better is found
 
 
-def test_the_forecast_covers_what_is_true() -> None:
-    """Entries here and there, twelve masks: the errors are as large as they are said to be."""
+def test_the_true_error_is_within_the_standard_errors() -> None:
+    """Twelve scattered masks: the errors of the forecast are as large as its standard error says."""
     scores = []
     for seed in range(12):
         rng = np.random.default_rng(seed)
@@ -117,7 +136,7 @@ def test_the_forecast_covers_what_is_true() -> None:
     assert np.abs(scores).max() < 3.5
 
 
-def test_holes_without_copies_are_warned_of() -> None:
+def test_holes_that_cannot_be_copied_give_a_warning() -> None:
     observed = np.ones((20, 18), dtype=bool)
     observed[:10] = False
     with (
@@ -134,7 +153,7 @@ def test_a_candidate_that_fails_is_not_chosen() -> None:
     assert "optimizer" not in found.choice
 
 
-def test_regularizers_are_what_is_chosen() -> None:
+def test_regularizers_cannot_be_given() -> None:
     with pytest.raises(TypeError, match=r"^regularizers: are what is chosen; .* give a grid"):
         airnp.complete(TRUTH, SEEN, regularizers=[])
 
@@ -167,9 +186,9 @@ def test_the_bench_compares_what_is_expected_with_what_is_true(tmp_path: Any, ca
     row = Row("IC 20%", load=lambda seed: problem, printed={})
     found = bench.measured(row, seed=0, max_iter=60)
     assert found["z"] == (found["expected"] - found["true"]) / found["standard_error"]
-    assert len(found["candidates"]) == 5
+    assert len(found["candidates"]) == 8  # and the head of the table
     (tmp_path / "IC_20-0.json").write_text(json.dumps(found))
-    bench.main(["--rows", "IC 20%", "--out", str(tmp_path)])  # it is there already
+    bench.main(["--rows", "IC 20%", "--out", str(tmp_path)])  # reads the file, computes nothing
     printed = capsys.readouterr().out
     assert "| IC 20% | 0 |" in printed
     assert "in 0 of 1" in printed or "in 1 of 1" in printed

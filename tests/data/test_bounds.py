@@ -113,16 +113,21 @@ def test_labels_name_columns() -> None:
         ({"bounds": ([0, 1], 2)}, ValueError, r"bounds: expected 4 numbers, one for each column, got \(2,\)"),
         ({"bounds": {"a": (0, 1)}}, TypeError, "bounds: .* a mapping needs columns with labels"),
         (
-            {"bounds": (1.2, 1.8), "integers": [2]},
+            {"bounds": airnp.Integers(1.2, 1.8, [2])},
             ValueError,
             r"bounds: expected a whole number between them for integers, got \(1.2, 1.8\) in column 2",
         ),
-        ({"integers": "all"}, TypeError, "integers: expected True, False, 4 booleans"),
-        ({"integers": 2}, TypeError, "integers: expected True, False"),
-        ({"integers": [True, False]}, ValueError, "integers: expected 4 booleans, .* got 2"),
-        ({"integers": [4]}, ValueError, "integers: expected columns 0 to 3, got 4"),
-        ({"integers": [-5]}, ValueError, "integers: expected at least -4, got -5"),
-        ({"integers": ["a"]}, TypeError, "integers: expected a whole number, got 'a'"),
+        *(
+            ({"bounds": airnp.Integers(columns=columns)}, kind, f"integers: expected {message}")
+            for columns, kind, message in [
+                ("all", TypeError, "True, False, 4 booleans"),
+                (2, TypeError, "True, False"),
+                ([True, False], ValueError, "4 booleans, .* got 2"),
+                ([4], ValueError, "columns 0 to 3, got 4"),
+                ([-5], ValueError, "at least -4, got -5"),
+                (["a"], TypeError, "a whole number, got 'a'"),
+            ]
+        ),
         ({"bounds": (1e300, None), "dtype": "float32"}, ValueError, "bounds: .* beyond the range of float32"),
     ],
 )
@@ -131,11 +136,11 @@ def test_what_cannot_be_meant_is_refused(said: Any, kind: type[Exception], messa
         airnp.fit(STARS, SEEN, **said)
 
 
-@pytest.mark.parametrize("said", [{"bounds": {"x": (0, 1)}}, {"integers": ["x"]}])
-def test_unknown_labels_are_refused(said: Any) -> None:
+@pytest.mark.parametrize("bounds", [{"x": (0, 1)}, airnp.Integers(columns=["x"])])
+def test_unknown_labels_are_refused(bounds: Any) -> None:
     pandas = pytest.importorskip("pandas")
     with pytest.raises(ValueError, match=r"^(bounds|integers): .* none called 'x'"):
-        airnp.fit(pandas.DataFrame(STARS, columns=list("abcd")), SEEN, **said)
+        airnp.fit(pandas.DataFrame(STARS, columns=list("abcd")), SEEN, bounds=bounds)
 
 
 def test_a_series_in_another_order_is_refused() -> None:
@@ -163,8 +168,8 @@ def test_observed_entries_of_integer_columns_must_be_whole() -> None:
     with pytest.raises(
         ValueError, match=r"^integers: 1 observed entries, such as 2.5 at \(4, 2\), are not whole"
     ):
-        airnp.fit(data, integers=[2])
-    airnp.fit(data, integers=[0, 1], **QUICK)
+        airnp.fit(data, bounds=airnp.Integers(columns=[2]))
+    airnp.fit(data, bounds=airnp.Integers(columns=[0, 1]), **QUICK)
 
 
 # --- what it does to a matrix ---
@@ -259,9 +264,8 @@ def test_fits_in_all_namespaces_keep_their_bounds(backend: Backend) -> None:
 
 
 def test_cupy_keeps_its_bounds(cupy_double: Double) -> None:
-    result = airnp.fit(
-        STARS, SEEN, xp=cupy_double.cupy, engine="reference", bounds=(0.5, 5.2), integers=[1, 3], **QUICK
-    )
+    bounds = airnp.Integers(0.5, 5.2, [1, 3])
+    result = airnp.fit(STARS, SEEN, xp=cupy_double.cupy, engine="reference", bounds=bounds, **QUICK)
     assert compat.is_cupy_array(result.matrix)
     assert_kept(result, 0.5, 5.2, [False, True, False, True])
 
@@ -269,7 +273,8 @@ def test_cupy_keeps_its_bounds(cupy_double: Double) -> None:
 def test_a_stack_keeps_them(tmp_path: Any) -> None:
     stack = np.stack([STARS, 6 - STARS])
     file = tmp_path / "result.npz"
-    result = airnp.fit(stack, SEEN, bounds=([1, 1, 0, None], 5), integers=True, checkpoint=file, **QUICK)
+    bounds = airnp.Integers([1, 1, 0, None], 5)
+    result = airnp.fit(stack, SEEN, bounds=bounds, checkpoint=file, **QUICK)
     assert result.matrix.shape == stack.shape
     assert_kept(result, [1, 1, 0, -np.inf], 5, True)
     assert_kept(airnp.load(file), [1, 1, 0, -np.inf], 5, True)
@@ -278,13 +283,7 @@ def test_a_stack_keeps_them(tmp_path: Any) -> None:
 def test_a_divergence_carries_a_result_within_bounds() -> None:
     with pytest.raises(airnp.DivergenceError) as caught:
         airnp.fit(
-            STARS,
-            SEEN,
-            bounds=(2, 5) if STARS[SEEN].min() >= 2 else (1, 5),
-            integers=True,
-            optimizer="gradient_descent",
-            learning_rate=1e6,
-            **QUICK,
+            STARS, SEEN, bounds=airnp.Integers(1, 5), optimizer="gradient_descent", learning_rate=1e6, **QUICK
         )
     assert_kept(caught.value.result, 1, 5, True)
 
@@ -297,8 +296,8 @@ def test_matrices_behind_an_operator_keep_them() -> None:
         adjoint = forward
 
     free, bound, rounded = (
-        airnp.fit(2 * TABLE, operator=Doubling(), shape=TABLE.shape, **QUICK, **said).X
-        for said in ({}, {"bounds": (2, [3, 4, 4, 9])}, {"integers": True})
+        airnp.fit(2 * TABLE, operator=airnp.Operator(Doubling(), TABLE.shape), bounds=bounds, **QUICK).X
+        for bounds in (None, (2, [3, 4, 4, 9]), airnp.Integers())
     )
     np.testing.assert_array_equal(bound, np.clip(free, 2, [3, 4, 4, 9]))
     np.testing.assert_array_equal(rounded, np.rint(free))
@@ -307,14 +306,8 @@ def test_matrices_behind_an_operator_keep_them() -> None:
 def test_tables_with_labels_keep_them() -> None:
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(np.where(SEEN, STARS, np.nan), columns=list("abcd"))
-    result = airnp.fit(
-        frame,
-        bounds={"a": (1, 5), "c": (None, 4.5)}
-        if STARS[:, 2][SEEN[:, 2]].max() < 5
-        else {"a": (1, 5), "c": (0.5, None)},
-        integers=["c"],
-        **QUICK,
-    )
+    bounds = airnp.Integers({"a": (1, 5), "c": (0.5, None)}, columns=["c"])
+    result = airnp.fit(frame, bounds=bounds, **QUICK)
     assert result.X["a"].between(1, 5).all()
     np.testing.assert_array_equal(result.X["c"], np.rint(result.X["c"]))
     assert list(result.completed().columns) == list("abcd")

@@ -88,7 +88,7 @@ def test_a_map_that_is_not_linear_or_not_adjoint_is_refused(name, change, messag
     options = (
         {"regularizers": [AdaptiveLaplacian(broken)]}
         if where == "axis"
-        else {"operator": broken, "shape": (4, 5)}
+        else {"operator": airnp.Operator(broken, (4, 5))}
     )
     with pytest.raises(ValueError, match=f"{where}: .*({message})"):
         airnp.Objective(np.ones((4, 5)), **options)

@@ -10,7 +10,7 @@ import numpy as np
 
 import airnp
 
-QUICK = {"max_iter": 30, "stop": None, "seed": 3, "regularizers": None}
+QUICK = {"max_iter": 30, "stop": None, "seed": 3}
 
 
 def tables(count: int) -> list[np.ndarray]:
@@ -23,7 +23,7 @@ def tables(count: int) -> list[np.ndarray]:
 
 def same(outcome: airnp.Outcome, Y: np.ndarray, mask: np.ndarray | None = None, **settings: object) -> bool:
     """Whether an outcome is bit for bit what ``airnp.fit`` gives."""
-    alone = airnp.fit(Y, mask, threads=1, **{**QUICK, **settings})
+    alone = airnp.fit(Y, mask, **{"engine": airnp.CPU(threads=1), **QUICK, **settings})
     return outcome.unwrap().X.tobytes() == alone.X.tobytes()
 
 

@@ -184,7 +184,4 @@ def test_beyond_the_outer_centres_a_stretched_axis_is_constant():
 
 
 def test_tiles_come_row_by_row():
-    assert list(Grid(30, 50, 30, 10)) == [
-        Tile(slice(0, 30), slice(0, 30)),
-        Tile(slice(0, 30), slice(20, 50)),
-    ]
+    assert list(Grid(30, 50, 30, 10)) == [Tile(slice(0, 30), slice(0, 30)), Tile(slice(0, 30), slice(20, 50))]

@@ -40,7 +40,7 @@ def _nothing_is_left_behind() -> Iterator[None]:
 
 
 def fit(Y: Any = TRUTH, mask: Any = MASK, **options: Any) -> airnp.FitResult:
-    return airnp.fit(Y, mask, **{"regularizers": None, "max_iter": 40, "stop": None, "seed": 1, **options})
+    return airnp.fit(Y, mask, **{"max_iter": 40, "stop": None, "seed": 1, **options})
 
 
 def pixels(figure: Any) -> np.ndarray:
@@ -70,23 +70,14 @@ def brightness(found: np.ndarray) -> np.ndarray:
 # ---------------------------------------------------------------------------------------------- before_after
 
 
-def test_missing_entries_are_marked_before_and_gone_after():
-    before, after, _ = airnp.plot.before_after(fit(), TRUTH).axes[:3]
+def test_gaps_are_marked_before_and_gone_after_and_the_error_is_brighter_where_there_is_more():
+    result = fit()
+    before, after, wrong = airnp.plot.before_after(result, TRUTH).axes[:3]
     np.testing.assert_array_equal(is_colour(entries(before), HOLE), ~MASK)
     assert not is_colour(entries(after), HOLE).any()
-
-
-def test_both_pictures_show_values_on_one_scale():
-    result = fit()
-    before, after, _ = airnp.plot.before_after(result, TRUTH).axes[:3]
     share = (np.clip(result.completed(), TRUTH.min(), TRUTH.max()) - TRUTH.min()) / np.ptp(TRUTH)
     np.testing.assert_allclose(brightness(entries(after)), share, atol=0.01)
     np.testing.assert_allclose(brightness(entries(before))[MASK], share[MASK], atol=0.01)
-
-
-def test_the_error_is_dark_where_there_is_none_and_brighter_where_there_is_more():
-    result = fit()
-    wrong = airnp.plot.before_after(result, TRUTH).axes[2]
     found, error = brightness(entries(wrong)), np.abs(result.completed() - TRUTH)
     assert (error[MASK] == 0).all()
     assert found[MASK].max() < 0.01
@@ -155,7 +146,7 @@ def test_what_cannot_be_drawn_is_refused():
     with pytest.raises(ValueError, match=r"truth: expected shape \(9, 12\), got \(12, 9\)"):
         airnp.plot.before_after(fit(), TRUTH.T)
     operator = airnp.Blocks(3, 4, shape=TRUTH.shape)
-    measured = fit(operator.forward(TRUTH), None, operator=operator, shape=TRUTH.shape)
+    measured = fit(operator.forward(TRUTH), None, operator=airnp.Operator(operator, TRUTH.shape))
     with pytest.raises(ValueError, match="operator"):
         airnp.plot.before_after(measured)
 
@@ -164,7 +155,7 @@ def test_what_cannot_be_drawn_is_refused():
 
 
 def test_the_lines_are_the_history():
-    result = fit(truth=TRUTH)
+    result = fit(record=airnp.Record(truth=TRUTH))
     figure = airnp.plot.trajectories(result)
     expected = [["loss", "fidelity"], ["energy_rows", "energy_columns"], ["nmae"]]
     assert len(figure.axes) == 3
@@ -179,7 +170,9 @@ def test_the_lines_are_the_history():
 
 def test_only_what_was_recorded_is_drawn():
     assert len(airnp.plot.trajectories(fit(regularizers=[])).axes) == 1
-    assert len(airnp.plot.trajectories(fit(regularizers=[], truth=TRUTH).history).axes) == 2
+    assert (
+        len(airnp.plot.trajectories(fit(regularizers=[], record=airnp.Record(truth=TRUTH)).history).axes) == 2
+    )
     with pytest.raises(ValueError, match="history is empty"):
         airnp.plot.trajectories(airnp.History(["loss", "fidelity"]))
 
@@ -277,7 +270,7 @@ def test_heat_maps_show_the_recorded_graphs(name):
 
 def test_many_moments_stand_in_equal_rows():
     recorder = airnp.plot.GraphRecorder(at=range(1, 8))
-    fit(callback=recorder, record_every=1)
+    fit(callback=recorder, record=1)
     figure = airnp.plot.laplacians(recorder)
     assert len(figure.axes) == 7 + 1
     places = [ax.get_subplotspec().rowspan.start for ax in figure.axes[:7]]
@@ -441,11 +434,10 @@ def test_one_problem_of_a_stack_is_chosen():
     widths = airnp.plot.uncertainty(result, problem=1).images[0].get_array()
     lower, upper = result.interval()
     np.testing.assert_allclose(widths[~MASK], (upper - lower)[1][~MASK])
-    for plot in (airnp.plot.trajectories, airnp.plot.singular_values, airnp.plot.uncertainty):
+    plots = (airnp.plot.trajectories, airnp.plot.singular_values, airnp.plot.uncertainty)
+    for plot, drawn in (*((plot, result) for plot in plots), (airnp.plot.laplacians, recorder)):
         with pytest.raises(ValueError, match="problem=0"):
-            plot(result)
-    with pytest.raises(ValueError, match="problem=0"):
-        airnp.plot.laplacians(recorder)
+            plot(drawn)
 
 
 # ------------------------------------------------------------------------------------------- axes and figures

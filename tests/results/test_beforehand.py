@@ -7,12 +7,10 @@ import pytest
 
 import airnp
 from airnp.results.calibration import fewest
-from airnp.results.intervals import check_level
-from airnp.training.stopping import NeverStop
+from airnp.training.stopping import NeverStop, check_interval_level
 
 RNG = np.random.default_rng(0)
 VALUES = RNG.random((24, 15))
-LOW_RANK = RNG.random((24, 2)) @ RNG.random((2, 15))
 MASK = airnp.masks.random(VALUES.shape, missing=0.2, seed=0)
 HOLES = airnp.masks.patch(VALUES.shape, [(4, 10, 5, 11)])
 
@@ -28,32 +26,19 @@ def test_exactly_the_levels_that_a_fit_can_have_pass(mask, fraction):
     result = airnp.fit(VALUES, mask, stop=rule, max_iter=10, seed=3)
     level = largest_level(len(result.calibration.errors))
     result.interval(level)
-    check_level(level, VALUES, mask, rule, seed=3)
+    check_interval_level(level, mask, rule, seed=3)
     above = level + 0.01 * (1 - level)
     assert fewest(above) > len(result.calibration.errors)
-    for asked in (result.interval, lambda level: check_level(level, VALUES, mask, rule, seed=3)):
+    for asked in (result.interval, lambda level: check_interval_level(level, mask, rule, seed=3)):
         with pytest.raises(ValueError, match=r"^level: .* held-out entries, there are"):
             asked(above)
 
 
-def test_a_matrix_of_low_rank_may_have_more_entries():
-    rule = airnp.HeldOut(low_rank=True)
-    result = airnp.fit(LOW_RANK, MASK, regularizers=[], stop=rule, max_iter=10, seed=0)
-    assert "by a matrix of rank" in result.stop_reason
-    level = largest_level(len(result.calibration.errors))
-    result.interval(level)
-    check_level(level, LOW_RANK, MASK, rule, seed=0)
-    with pytest.raises(ValueError, match=r"^level: "):
-        check_level(level, LOW_RANK, MASK, airnp.HeldOut(), seed=0)
-    with pytest.raises(ValueError, match=r"^level: "):
-        check_level(level + 0.01 * (1 - level), LOW_RANK, MASK, rule, seed=0)
-
-
 def test_without_held_out_entries_there_are_no_intervals():
     with pytest.raises(ValueError, match=r"^interval: "):
-        check_level(0.5, VALUES, MASK, NeverStop(), seed=0)
+        check_interval_level(0.5, MASK, NeverStop(), seed=0)
 
 
 def test_a_level_is_a_share():
     with pytest.raises(ValueError, match=r"^level: expected a number between 0 and 1"):
-        check_level(1.5, VALUES, MASK, airnp.HeldOut(), seed=0)
+        check_interval_level(1.5, MASK, airnp.HeldOut(), seed=0)

@@ -288,7 +288,7 @@ def test_recorded_graphs_are_those_of_a_fit_that_ends_there(kind):
         AdaptiveLaplacian("rows"),
     ]
     recorder = GraphRecorder(at=[5, 20])
-    fit(callback=recorder, regularizers=regularizers, record_every=5)
+    fit(callback=recorder, regularizers=regularizers, record=5)
     assert recorder.names == ["columns", "rows_3"]
     for moment, columns, rows in zip(
         (5, 20), recorder.adjacencies("columns"), recorder.adjacencies("rows_3"), strict=True
