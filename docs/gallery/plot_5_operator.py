@@ -49,8 +49,8 @@ measured = scanner.matvec(picture.ravel()) + noise
 print(f"{measured.size} measurements for {picture.size} unknowns")
 
 # %%
-# airnp checks once, on random arrays, that ``rmatvec`` is the adjoint of ``matvec``, and raises an error if it
-# is not.
+# airnp checks once, on random arrays, that ``rmatvec`` is the adjoint of ``matvec``, and raises an error
+# otherwise.
 #
 # The fit
 # -------
@@ -70,8 +70,9 @@ result = airnp.fit(
 print(result.stop_reason)
 
 # %%
-# The measurements, the recovered picture and the truth. The error is measured on all entries, because none was
-# observed. Edges are recovered; the stripes of the wall and the cloth, which are finer than the blur, are not.
+# The measurements, the recovered picture and the truth. The error is measured on all entries, because none
+# was observed. Edges are recovered. The stripes of the wall and the cloth, which are finer than the blur, are
+# not.
 
 seen = np.full(picture.size, np.nan)
 seen[kept] = measured

@@ -87,8 +87,8 @@ for ax, curves, title in [
 left.legend(frameon=False)
 
 # %%
-# On a small problem of known rank a quasi-Newton method needs few evaluations. With full rank, a lower loss is
-# not always a better completion: the slow path of Adam from a small start favours simple matrices, and
+# On a small problem of known rank a quasi-Newton method needs few evaluations. With full rank, a lower loss
+# is not always a better completion: the slow path of Adam from a small start favours simple matrices, and
 # stopping early keeps them (:doc:`../defaults`).
 
 print(f"after {len(quick_values)} evaluations: L-BFGS {quick_errors[-1]:.4f}, Adam {errors[-1]:.4f}")

@@ -37,9 +37,9 @@ print(f"computing with {xp.__name__} ({reason})")
 # %%
 # The fit
 # -------
-# float32 is the type to use on most devices. NumPy data is copied to the device, and ``to_numpy()`` copies the
-# result back. Everything else is the same as on the CPU. With ``xp=cupy`` each iteration is one CUDA graph of
-# fused kernels and cuBLAS products.
+# float32 is the type to use on most devices. NumPy data is copied to the device, and ``to_numpy()`` copies
+# the result back. Everything else is the same as on the CPU. With ``xp=cupy`` each iteration is one CUDA
+# graph of fused kernels and cuBLAS products.
 
 rng = np.random.default_rng(0)
 truth = rng.random((96, 4)) @ rng.random((4, 80)) + 0.02 * rng.standard_normal((96, 80))
@@ -51,8 +51,8 @@ print(f"NMAE on the missing entries: {airnp.metrics.nmae(result.X, truth, mask):
 # %%
 # Many matrices at once
 # ---------------------
-# A small matrix cannot keep a large device busy. A stack ``(batch, m, n)`` is computed as one problem, although
-# each matrix is fitted independently.
+# A small matrix cannot keep a large device busy. A stack ``(batch, m, n)`` is computed as one problem,
+# although each matrix is fitted independently.
 
 stack = np.stack([truth[i * 24 : (i + 1) * 24, :20] for i in range(4)])
 seen = np.stack([mask[i * 24 : (i + 1) * 24, :20] for i in range(4)])
