@@ -2,8 +2,8 @@
 Restoring a photograph
 ======================
 
-A colour picture with writing over it, and with every fifth pixel gone. :func:`airnp.inpaint` takes the
-picture as it is, integers and all, and gives it back filled.
+A colour picture with writing over it, and with a fifth of the other pixels missing. :func:`airnp.inpaint`
+takes the picture as it is, an array of integers, and returns it filled.
 """
 
 import matplotlib.pyplot as plt
@@ -16,18 +16,17 @@ from airnp.commands.demo import scene
 # %%
 # The picture
 # -----------
-# :func:`airnp.commands.demo.scene` paints a grey still life. Three tones of it make a colour picture of 8
-# bits, as a camera would deliver it.
+# :func:`airnp.commands.demo.scene` draws a grey still life. Three tones of it make an 8-bit colour picture.
 
 grey = scene(96)
 tones = np.stack([grey**0.8, grey, grey**1.3], axis=-1)
 picture = np.rint(255 * tones).astype(np.uint8)
 
 # %%
-# What is damaged
-# ---------------
-# A mask is True where a pixel is *observed*. Masks combine as all boolean arrays do. Damaged pixels may
-# hold anything: here they are set to white, and ``inpaint`` does not look at them.
+# The mask
+# --------
+# A mask is True where a pixel is *observed*. Masks combine like all boolean arrays. ``inpaint`` ignores the
+# values of missing pixels; here they are white.
 
 mask = airnp.masks.text(grey.shape, "scribble", size=14) & airnp.masks.random(grey.shape, 0.2, seed=1)
 damaged = np.where(mask[..., None], picture, 255).astype(np.uint8)
@@ -36,8 +35,8 @@ print(f"{1 - mask.mean():.0%} of the pixels are missing")
 # %%
 # Filling it
 # ----------
-# No setting has to be chosen. Each colour is a matrix of its own; ``seed=`` makes the answer repeatable,
-# and ``max_iter=`` bounds the time.
+# Each colour is fitted as a matrix of its own. ``seed=`` makes the answer repeatable, ``max_iter=`` bounds
+# the time.
 
 filled = airnp.inpaint(damaged, mask, max_iter=6000, seed=0)
 
@@ -50,9 +49,9 @@ for ax, image, title in zip(axes, [picture, damaged, filled], ["original", "dama
 # %%
 # How good is it?
 # ---------------
-# Observed pixels are exactly as they were, so the error is measured on the missing ones: the mean absolute
-# error over the range of the picture (:func:`airnp.metrics.nmae`). Beside it stands the mean of all
-# observed pixels, the least that a method has to beat, and the smoothest surface through them.
+# Observed pixels are unchanged, so the error is measured on the missing ones: the mean absolute error over
+# the range of the picture (:func:`airnp.metrics.nmae`). For comparison: biharmonic inpainting, which draws
+# the smoothest surface through the observed pixels, and the mean of the observed pixels.
 
 assert (filled[mask] == picture[mask]).all()
 

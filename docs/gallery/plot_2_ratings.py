@@ -2,8 +2,8 @@
 Filling a table of ratings
 ==========================
 
-Sixty people have rated some of forty films, from 1 to 5. What would they say of the others? The table is
-made up, so that the answer can be checked.
+Sixty people have rated some of forty films, from 1 to 5. How would they rate the others? The table is
+generated, so the answer can be checked.
 """
 
 import matplotlib.pyplot as plt
@@ -16,7 +16,7 @@ import airnp.baselines
 # A table with gaps
 # -----------------
 # Three tastes, three kinds of films, and noise, rounded to whole stars. Two thirds of the table are
-# unknown; some people rate much, others little.
+# unknown; some people rate many films, others few.
 
 rng = np.random.default_rng(3)
 people, films = 60, 40
@@ -27,22 +27,24 @@ truth = np.clip(np.rint(liking), 1, 5)
 
 diligence = rng.uniform(0.15, 0.55, size=(people, 1))
 known = rng.random(truth.shape) < diligence
-known[np.arange(people), rng.integers(films, size=people)] = True  # everybody rates something
-known[rng.integers(people, size=films), np.arange(films)] = True  # and everything is rated
+known[np.arange(people), rng.integers(films, size=people)] = True  # every person rates a film
+known[rng.integers(people, size=films), np.arange(films)] = True  # every film is rated
 ratings = np.where(known, truth, np.nan)
 print(f"{known.mean():.0%} of the ratings are known")
 
 # %%
 # Completing it
 # -------------
-# NaN means missing, and ``bounds`` says what ratings can be. :func:`airnp.fit` has one set of weights for all
-# data. :func:`airnp.complete` tries some others on held-out ratings, and takes what predicts them best.
+# NaN means missing, and ``bounds`` are the lowest and the highest rating. :func:`airnp.fit` is one model,
+# AIR with its default weights. :func:`airnp.complete` compares it with others on held-out ratings and takes
+# the one that predicts them best.
 
 completion = airnp.complete(ratings, bounds=(1, 5), seed=0)
 for candidate in completion.candidates.candidates:
-    graphs = candidate.settings.get("regularizers", "the default")
-    weights = graphs if isinstance(graphs, str) else [round(graph.weight, 5) for graph in graphs]
-    print(f"error {candidate.nmae:.3f} ± {candidate.standard_error:.3f} with weights of graphs: {weights}")
+    model = candidate.settings.get("model", candidate.settings.get("regularizers", "AIR"))
+    if isinstance(model, list):
+        model = [f"{type(each).__name__} {each.weight:.1e}" for each in model]
+    print(f"error {candidate.nmae:.3f} ± {candidate.standard_error:.3f}: {model}")
 predicted = completion.X
 
 # %%
@@ -62,9 +64,6 @@ for name, answer in answers.items():
     print(f"{name:24} {airnp.metrics.rmse(np.clip(answer, 1, 5), truth, known):.3f}")
 
 # %%
-# Here the fit without any graph wins, which held-out ratings could tell beforehand. The default alone would
-# have been worse than ``soft_impute``.
-#
 # The table, before and after. Grey is unknown.
 
 figure, axes = plt.subplots(1, 3, figsize=(9, 4.6), layout="constrained", sharey=True)
@@ -88,5 +87,5 @@ for film in unseen[np.argsort(-predicted[person, unseen])][:3]:
     print(f"film {film:2}: {predicted[person, film]:.1f} stars expected, {truth[person, film]:.0f} in truth")
 
 # %%
-# A table of thousands of people and films is mostly empty, and should stay sparse: :func:`airnp.fit_ratings`
-# takes it so. It is made for such tables, and not for small ones like this.
+# For thousands of people and films use a sparse matrix and :func:`airnp.fit_ratings`, which is made for large
+# tables that are mostly empty.

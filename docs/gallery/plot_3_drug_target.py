@@ -2,9 +2,9 @@
 Which drug acts on which target?
 ================================
 
-A table of 0 and 1: rows are drugs, columns are proteins, 1 says that the drug is known to act on the
-protein. A fifth of the table is hidden. The task is to rank the hidden pairs, so that those to test first
-come first.
+A table of zeros and ones: rows are drugs, columns are proteins, and 1 means that the drug is known to act on
+the protein. A fifth of the table is hidden. The task is to rank the hidden pairs: which should be tested
+first?
 """
 
 import matplotlib.pyplot as plt
@@ -18,10 +18,9 @@ from airnp import datasets
 # %%
 # The table
 # ---------
-# The tables that the paper on AIR uses are loaded by :func:`airnp.datasets.dti_gpcr` and others, from a
-# folder or from their public homes (:doc:`../datasets`). This page must not depend on a download, so it
-# makes a table of the same kind: groups of related drugs that act on families of related proteins, with
-# exceptions.
+# :func:`airnp.datasets.dti_gpcr` and others load the tables of the paper on AIR (:doc:`../datasets`). This
+# page must not depend on a download, so it generates a table of the same kind: groups of related drugs that
+# act on families of related proteins, with exceptions.
 
 rng = np.random.default_rng(0)
 drugs, proteins = np.sort(rng.integers(12, size=100)), np.sort(rng.integers(9, size=60))
@@ -34,10 +33,10 @@ print("the paper's tables:", ", ".join(name for name in datasets.names() if name
 # %%
 # Hidden pairs, ranked
 # --------------------
-# ``regularizers=None`` is AIR and nothing else: learned graphs over drugs and over proteins.
+# :func:`airnp.fit` learns one graph over the drugs and one over the proteins while it completes the table.
 
 mask = airnp.masks.random(table.shape, missing=0.2, seed=0)
-result = airnp.fit(table, mask, regularizers=None, max_iter=8000, seed=0)
+result = airnp.fit(table, mask, max_iter=8000, seed=0)
 scores = {
     "airnp.fit": result.X,
     "soft_impute": airnp.baselines.soft_impute(table, mask, seed=0),
@@ -48,10 +47,7 @@ for name, X in scores.items():
     print(f"{name:25} area under the ROC curve {area:.3f}   NMAE {airnp.metrics.nmae(X, table, mask):.4f}")
 
 # %%
-# As a ranking the last two digits mean little: ``soft_impute`` orders the pairs about as well. Its values are
-# farther from 0 and 1.
-#
-# The table with its hidden fifth, and what the fit expects there.
+# The last two digits of the area mean little. The table with its hidden fifth, and the prediction:
 
 figure, axes = plt.subplots(1, 3, figsize=(9, 4.6), layout="constrained", sharey=True)
 hidden = plt.get_cmap("Blues").with_extremes(bad="#f0b37e")
@@ -75,5 +71,5 @@ for drug, protein in best:
     )
 
 # %%
-# A 0 in such tables says that no action is known, not that there is none. What the method ranks high and
-# the table has as 0 may be an error, or a discovery.
+# A 0 in such tables means that no action is known, not that there is none. A pair that is ranked high and is
+# 0 in the table may be an error, or a discovery.

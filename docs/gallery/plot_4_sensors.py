@@ -3,7 +3,7 @@ Gaps in the records of sensors
 ==============================
 
 Twelve thermometers, one value an hour for five days, in a pandas DataFrame with the times as its index.
-Radio links fail now and then, and one instrument was away for a day.
+Radio links fail now and then, and one thermometer was removed for a day.
 """
 
 import matplotlib.pyplot as plt
@@ -16,7 +16,7 @@ from airnp.sklearn import AIRImputer
 # %%
 # The table
 # ---------
-# The weather is the same for all; each place adds its own swing between day and night.
+# All places have the same weather; each has its own difference between day and night.
 
 rng = np.random.default_rng(5)
 times = pd.date_range("2024-03-01", periods=5 * 24, freq="h", name="time")
@@ -44,8 +44,8 @@ print(f"{1 - observed.mean():.0%} of the values are missing, at {names[7]} those
 # %%
 # Completing the table
 # --------------------
-# A DataFrame goes in, and ``completed()`` is a DataFrame with the same labels: measured values as they are,
-# the others filled.
+# :func:`airnp.fit` takes a DataFrame, and ``completed()`` returns one with the same labels: measured values
+# unchanged, missing ones filled.
 
 result = airnp.fit(table, seed=0, max_iter=6000)
 filled = result.completed()
@@ -61,8 +61,7 @@ for name, answer in answers.items():
     print(f"{name:20} mean absolute error {error:.2f} °C")
 
 # %%
-# The day that is missing comes from the other sensors. Interpolation in time can only draw a line through
-# it.
+# The missing day is reconstructed from the other sensors. Interpolation in time draws a straight line.
 
 site = names[7]
 figure, ax = plt.subplots(figsize=(8, 3.4), layout="constrained")
@@ -78,8 +77,8 @@ ax.legend(frameon=False, fontsize=9, ncols=2)
 # %%
 # New rows as they arrive
 # -----------------------
-# :class:`airnp.sklearn.AIRImputer` learns from a table once and then completes any row in closed form,
-# without another fit. Here it learns from the first four days, and fills the fifth hour by hour.
+# :class:`airnp.sklearn.AIRImputer` is fitted to a table once and then completes new rows in closed form.
+# Here it is fitted to the first four days and completes the fifth, hour by hour.
 
 imputer = AIRImputer(max_iter=6000, random_state=0).set_output(transform="pandas")
 imputer.fit(table.iloc[:96])

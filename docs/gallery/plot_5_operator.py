@@ -2,9 +2,8 @@
 Measurements that are not entries
 =================================
 
-Sometimes no entry of the matrix is known, only averages over several. Any linear operator with an adjoint
-will do as long as it says how the measurements come about. Here a scanner with a blurred eye sees a
-picture.
+Sometimes no entry of the matrix is known, only averages over several entries. A linear operator with an
+adjoint describes how the measurements depend on the matrix. Here it is a scanner that blurs a picture.
 """
 
 import matplotlib.pyplot as plt
@@ -50,20 +49,18 @@ measured = scanner.matvec(picture.ravel()) + noise
 print(f"{measured.size} measurements for {picture.size} unknowns")
 
 # %%
-# airnp tries once, on random arrays, whether ``rmatvec`` is the adjoint of ``matvec``, and refuses the pair
-# if not.
+# airnp checks once, on random arrays, that ``rmatvec`` is the adjoint of ``matvec``, and raises an error
+# otherwise.
 #
-# Looking through it
-# ------------------
-# The shape of X must be said, since a vector of measurements does not tell it. Regularisers are named here:
-# whether X is a picture cannot be seen from measurements. Blur hides detail from the gradient, which makes
-# progress slow; two factors and a larger rate help. (Size, regulariser, depth and rate of this example were
-# chosen with the true picture in sight; learned graphs with all defaults did worse here.)
+# The fit
+# -------
+# ``Operator`` adds the shape of X, which a vector of measurements does not tell. Blur hides detail from the
+# gradient, so progress is slow; two factors and a larger rate help. (Size, regulariser, depth and rate of
+# this example were chosen with the true picture in view. Learned graphs with all defaults did worse here.)
 
 result = airnp.fit(
     measured,
-    operator=scanner,
-    shape=shape,
+    operator=airnp.Operator(scanner, shape),
     regularizers=[airnp.TotalVariation()],
     depth=2,
     learning_rate=5e-3,
@@ -73,8 +70,9 @@ result = airnp.fit(
 print(result.stop_reason)
 
 # %%
-# What the instrument saw, what comes out, and the truth. The error is measured on all entries, as none was
-# observed. Edges come back; the stripes of the wall and the cloth, which are finer than the blur, do not.
+# The measurements, the recovered picture and the truth. The error is measured on all entries, because none
+# was observed. Edges are recovered. The stripes of the wall and the cloth, which are finer than the blur, are
+# not.
 
 seen = np.full(picture.size, np.nan)
 seen[kept] = measured

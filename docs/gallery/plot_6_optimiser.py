@@ -2,8 +2,8 @@
 An optimiser of your own
 ========================
 
-:class:`airnp.Objective` is the loss as a function with an exact gradient. Whatever minimises a function of
-a vector can work on it. Here SciPy's L-BFGS takes the place of Adam.
+:class:`airnp.Objective` is the loss as a function with an exact gradient, so any optimiser can minimise it.
+Here SciPy's L-BFGS replaces Adam.
 """
 
 import matplotlib.pyplot as plt
@@ -25,13 +25,13 @@ mask = airnp.masks.random(truth.shape, missing=0.5, seed=0)
 # As a function of one vector
 # ---------------------------
 # ``params`` is a list of arrays, the factors and then the graphs; ``pack`` and ``unpack`` turn it into a
-# vector and back. Nothing is normalised here: the data are fitted as they are.
+# vector and back. An objective does not normalise the data.
 
 objective = airnp.Objective(truth, mask, regularizers=[airnp.AdaptiveLaplacian("rows")], depth=2, rank=3)
 
 
 def value_and_gradient(vector):
-    """Return the loss and its gradient, as SciPy wants them."""
+    """Return the loss and its gradient as SciPy expects them."""
     value, grads = objective.value_and_grad(objective.unpack(vector))
     return value, objective.pack(grads)
 
@@ -51,8 +51,7 @@ print(f"slope {slope:.8f}, by differences {(ahead - behind) / (2 * step):.8f}")
 # %%
 # L-BFGS and Adam
 # ---------------
-# An evaluation of the loss with its gradient costs the same in both, so the number of evaluations is a fair
-# measure.
+# An evaluation of the loss and its gradient costs the same in both, so the curves are drawn over evaluations.
 
 values, errors = [], []
 
@@ -88,9 +87,8 @@ for ax, curves, title in [
 left.legend(frameon=False)
 
 # %%
-# On a small problem of known rank such as this a quasi-Newton method gets far with few evaluations. With
-# full rank and many iterations, it is the slow path of Adam from a small start that favours simple
-# matrices, and a stop in time that keeps them (:doc:`../defaults`): a faster way down the loss is not
-# always a better completion.
+# On a small problem of known rank a quasi-Newton method needs few evaluations. With full rank, a lower loss
+# is not always a better completion: the slow path of Adam from a small start favours simple matrices, and
+# stopping early keeps them (:doc:`../defaults`).
 
 print(f"after {len(quick_values)} evaluations: L-BFGS {quick_errors[-1]:.4f}, Adam {errors[-1]:.4f}")

@@ -3,7 +3,7 @@ Learned graphs as results
 =========================
 
 While it completes a matrix, a fit learns which rows resemble each other and which columns do. These graphs
-are results of their own: communities, neighbours, something to draw.
+can be drawn and analysed.
 """
 
 import matplotlib.pyplot as plt
@@ -17,8 +17,8 @@ import airnp.plot
 # %%
 # Rows of three kinds
 # -------------------
-# Thirty households, twenty-four hours. There are three habits of using electricity; the rows are mixed up,
-# and a third of the entries is missing.
+# Electricity use of thirty households over twenty-four hours. There are three habits; the rows are in random
+# order, and a third of the entries is missing.
 
 rng = np.random.default_rng(2)
 hours = np.arange(24)
@@ -35,14 +35,14 @@ table = pd.DataFrame(use, index=[f"{'ABC'[k]}{i}" for i, k in enumerate(kind)], 
 table = table.where(rng.random(use.shape) > 0.33)
 
 # %%
-# The fit, and its graphs on the way
-# ----------------------------------
-# ``regularizers=None`` is AIR: one learned graph over the rows, one over the columns. A
-# :class:`~airnp.GraphRecorder` keeps them at some moments. Without it only the last ones are there.
+# The fit, and its graphs over time
+# ---------------------------------
+# :func:`airnp.fit` learns one graph over the rows and one over the columns, and returns the last ones. A
+# :class:`~airnp.GraphRecorder` also keeps them at given iterations.
 
 # sphinx_gallery_thumbnail_number = 2
 recorder = airnp.GraphRecorder(at=[1, 500, 1500, 3000])
-result = airnp.fit(table, regularizers=None, max_iter=3000, stop=None, seed=0, callback=recorder)
+result = airnp.fit(table, max_iter=3000, stop=None, seed=0, callback=recorder)
 order = np.argsort(kind, kind="stable")
 figure = airnp.plot.laplacians(recorder, "rows")
 
@@ -60,8 +60,7 @@ airnp.plot.graph(graph, ax=ax)
 # %%
 # In other libraries
 # ------------------
-# ``graph.adjacency`` is a sparse array of SciPy, ``to_networkx()`` a graph of networkx, with all that it
-# can do.
+# ``graph.adjacency`` is a sparse array of SciPy, ``to_networkx()`` returns a graph of networkx.
 
 network = graph.to_networkx()
 communities = networkx.community.louvain_communities(network, seed=0)
@@ -70,8 +69,8 @@ for number, members in enumerate(sorted(communities, key=len, reverse=True)):
     print(f"community {number}: {len(members)} households, habits {''.join(letters)}")
 
 # %%
-# With the rows in the order of their habits, blocks appear. The graph over the hours connects times of day
-# at which all households do alike.
+# With the rows sorted by habit, blocks appear. The graph over the hours connects times of day at which all
+# households behave alike.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
 rows = result.regularizers[0].adjacency[np.ix_(order, order)].copy()

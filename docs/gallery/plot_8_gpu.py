@@ -3,8 +3,7 @@ The same fit on a GPU
 =====================
 
 One argument moves a fit to a CUDA device: ``xp=cupy``. This page is built on machines without one, so the
-program first looks, and says what it would do. **Nothing of this has run on a real GPU yet**
-(:doc:`../gpu`).
+program falls back to NumPy. **The CUDA engine has not run on a real GPU yet** (:doc:`../gpu`).
 """
 
 import matplotlib.pyplot as plt
@@ -15,8 +14,8 @@ import airnp
 # %%
 # Is there a device?
 # ------------------
-# CuPy comes with ``pip install "airnp[cuda12x]"`` or ``"airnp[cuda13x]"``. The command ``airnp info`` tells
-# the same.
+# CuPy comes with ``pip install "airnp[cuda12x]"`` or ``"airnp[cuda13x]"``. The command ``airnp info`` says
+# whether it can use a device.
 
 
 def namespace():
@@ -38,9 +37,9 @@ print(f"computing with {xp.__name__} ({reason})")
 # %%
 # The fit
 # -------
-# float32 is the type to use on most devices. The data may be NumPy's: they are moved, and ``to_numpy()``
-# brings the result back. Everything else is as on the CPU. With ``xp=cupy`` each iteration would be one
-# CUDA graph of fused kernels and cuBLAS products.
+# float32 is the type to use on most devices. NumPy data is copied to the device, and ``to_numpy()`` copies
+# the result back. Everything else is the same as on the CPU. With ``xp=cupy`` each iteration is one CUDA
+# graph of fused kernels and cuBLAS products.
 
 rng = np.random.default_rng(0)
 truth = rng.random((96, 4)) @ rng.random((4, 80)) + 0.02 * rng.standard_normal((96, 80))
@@ -52,8 +51,8 @@ print(f"NMAE on the missing entries: {airnp.metrics.nmae(result.X, truth, mask):
 # %%
 # Many matrices at once
 # ---------------------
-# A small matrix cannot fill a large device. A stack ``(batch, m, n)`` is one problem to it, and each matrix
-# is fitted by itself all the same.
+# A small matrix cannot keep a large device busy. A stack ``(batch, m, n)`` is computed as one problem,
+# although each matrix is fitted independently.
 
 stack = np.stack([truth[i * 24 : (i + 1) * 24, :20] for i in range(4)])
 seen = np.stack([mask[i * 24 : (i + 1) * 24, :20] for i in range(4)])
@@ -61,7 +60,7 @@ batch = airnp.fit(stack, seen, xp=xp, dtype="float32", max_iter=2000, stop=None,
 print("errors of the four:", np.round(airnp.metrics.nmae(batch.X, stack, seen), 4))
 
 # %%
-# The trajectory is the same on every device, up to rounding.
+# The loss over the iterations is the same on every device, up to rounding.
 
 figure, ax = plt.subplots(figsize=(6, 3.2), layout="constrained")
 ax.semilogy(result.history["iteration"], result.history["loss"])
