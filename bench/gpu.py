@@ -148,25 +148,10 @@ def make_stack(case: Case) -> Any:
 def airnp_program(case: Case, problem: Any, xp: Any, seconds: Callable[[Runner, int], float]) -> Program:
     """Return airnp as ``airnp.fit`` runs it: on CuPy's device or, for NumPy, on the CPU."""
     import airnp
-    from airnp.training.steps import Training
-    from bench.peers.problem import LEARNING_RATE, regularizers
+    from bench.peers.airnp_engine import runner
 
-    objective = airnp.Objective(
-        problem.values,
-        problem.mask,
-        regularizers=regularizers("AIR", case.m, case.m),
-        depth=case.depth,
-        xp=xp,
-    )
-    precision = "tf32" if case.precision == "tf32" and xp is not np else None
-    start = objective.init(init=problem.params)
-    training = Training(objective, airnp.Adam(LEARNING_RATE), start, precision=precision)
-
-    def run(iterations: int) -> float:
-        recorded = training.advance(iterations)[-1]
-        return float(np.sum(objective.losses(recorded[0], list(recorded[1:]))))
-
-    return Program(run, seconds)
+    engine = airnp.CUDA("tf32") if case.precision == "tf32" and xp is not np else "auto"
+    return Program(runner(problem, engine, xp), seconds)
 
 
 @cache

@@ -13,7 +13,7 @@ import airnp
 from airnp import baselines
 from airnp.engines.reference import adjacency
 from airnp.training.recorder import FitState
-from bench.figures.runs import DEEP, DEFAULTS, FULL, TRUTH, Run, Scale
+from bench.figures.runs import DEEP, FULL, TRUTH, Run, Scale
 from bench.paper_rows import LOADERS, draw_mask
 
 Outcome = dict[str, np.ndarray]
@@ -59,9 +59,9 @@ def _deep(run: Run, problem: Problem, outcome_of: Callable[[Run], Outcome], thre
         stop=run.stop,
         seed=run.seed,
         normalize=problem.normalize,
-        record_every=run.every,
+        engine=airnp.CPU(threads),
+        record=run.every,
         callback=records,
-        threads=threads,
     )
     weights = [item.weight for item in result.regularizers]
     nmae = airnp.metrics.nmae(result.X, problem.truth, problem.mask)
@@ -76,9 +76,7 @@ def _deep(run: Run, problem: Problem, outcome_of: Callable[[Run], Outcome], thre
 
 def _regularizers(
     run: Run, problem: Problem, outcome_of: Callable[[Run], Outcome]
-) -> list[airnp.regularizers.Regularizer] | str | None:
-    if run.method == DEFAULTS:
-        return "auto"
+) -> list[airnp.Regularizer] | None:
     if run.method == "AIR":
         lines = ("rows", "columns")
         return None if run.weight is None else [airnp.AdaptiveLaplacian(axis, run.weight) for axis in lines]
