@@ -221,6 +221,7 @@ def main() -> int:
             found[name] = hashed(job())
         except Exception as error:
             found[name] = f"{type(error).__name__}: {error}"
+            print(f"FAILED {name}: {found[name]}", flush=True)
         if asked.check and found[name] != before.get(name):
             differ.append(name)
             print(f"DIFFERS {name}: {before.get(name)} -> {found[name]}", flush=True)

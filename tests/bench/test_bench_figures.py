@@ -23,7 +23,6 @@ from bench.figures.compute import Problem, _low_rank
 from bench.figures.produce import Store
 from bench.figures.runs import (
     AUTHORS_WEIGHT,
-    DEFAULTS,
     FROZEN_AT,
     FULL,
     QUICK,
@@ -132,8 +131,7 @@ def never(run: Run):
 def test_records_are_the_errors_of_the_fit(small_data):
     problem = small_problem()
     outcome = compute.compute(Run("Baboon 30%", "DMF", 300, every=100), never)
-    options = {"regularizers": [], "max_iter": 300, "stop": None, "seed": 0, "threads": 1}
-    result = airnp.fit(problem.truth, problem.mask, **options)
+    result = airnp.fit(problem.truth, problem.mask, regularizers=[], max_iter=300, stop=None, seed=0)
     assert list(outcome["iteration"]) == [1, 100, 200, 300]
     np.testing.assert_array_equal(outcome["X"], result.X)
     squares = (result.X - problem.truth) ** 2
@@ -178,8 +176,8 @@ def test_air_has_the_authors_weight_unless_it_stops_by_itself(small_data):
 
 def test_the_defaults_are_those_of_fit(small_data):
     problem = small_problem()
-    outcome = compute.compute(Run("Barbara 30%", DEFAULTS, 300, stop="auto", every=100), never)
-    result = airnp.fit(problem.truth, problem.mask, max_iter=300, seed=0, threads=1)
+    outcome = compute.compute(Run("Barbara 30%", "AIR", 300, stop="auto", every=100), never)
+    result = airnp.fit(problem.truth, problem.mask, max_iter=300, seed=0)
     np.testing.assert_array_equal(outcome["X"], result.X)
 
 
@@ -359,7 +357,7 @@ def test_heat_maps_show_the_graphs_of_their_moments_without_a_diagonal(name):
 
 
 def test_pictures_come_in_order_with_the_gaps_in_red_and_the_error_in_the_title():
-    rows = np.reshape(FIGURES["pictures"].draw(made_up, FULL).axes, (3, 10))
+    rows = np.reshape(FIGURES["pictures"].draw(made_up, FULL).axes, (3, 9))
     for (truth, *runs), (first, *panels, last) in zip(FIGURES["pictures"].panels(FULL), rows, strict=True):
         given = made_up(truth)
         shown = first.images[0].get_array()

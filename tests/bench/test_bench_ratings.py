@@ -160,8 +160,9 @@ def test_settings_become_regularizers(settings, names):
 def test_batches_take_a_share_of_the_entries(monkeypatch):
     """A quarter of the entries gives another result than all at once."""
     table, settings = small_table(), {name: value[0] for name, value in QUICK_GRID.items()}
-    sizes, fit = [], airnp.fit
-    monkeypatch.setattr(airnp, "fit", lambda *a, **more: sizes.append(more["batch_size"]) or fit(*a, **more))
+    sizes, fit = [], airnp.fit_sparse
+    noting = lambda *a, **more: sizes.append(more["batch_size"]) or fit(*a, **more)  # noqa: E731
+    monkeypatch.setattr(airnp, "fit_sparse", noting)
     whole = models.factorisation(table, settings, 0, None)
     quarter = models.factorisation(table, settings | {"batches": 4}, 0, None)
     assert sizes == [None, -(-len(table.train) // 4)]

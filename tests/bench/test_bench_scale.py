@@ -49,9 +49,9 @@ def torch_sparse():
 
 @pytest.mark.parametrize("many", [10_000, 1])
 def test_pytorch_takes_the_same_steps(torch_sparse, many, monkeypatch):
-    monkeypatch.setattr("airnp.model.initialization._MANY_NODES", many)
+    monkeypatch.setattr("airnp.regularizers.candidates._MANY_NODES", many)
     prepared = prepare(planted(90, 40, 10).matrix, 3, 4, 1)
-    assert all((edges.order is None) == (many > 90) for edges in prepared.state.edges)
+    assert all((edges.order is None) == (many > 90) for edges in prepared.objective.edges)
     start = for_torch(prepared)
     runs = [engine(prepared)[0], torch_sparse.gathered(start), torch_sparse.sparse_products(start)]
     for iterations in (1, 10, 20):
