@@ -161,8 +161,12 @@ def test_batches_take_a_share_of_the_entries(monkeypatch):
     """A quarter of the entries gives another result than all at once."""
     table, settings = small_table(), {name: value[0] for name, value in QUICK_GRID.items()}
     sizes, fit = [], airnp.fit_sparse
-    noting = lambda *a, **more: sizes.append(more["batch_size"]) or fit(*a, **more)  # noqa: E731
-    monkeypatch.setattr(airnp, "fit_sparse", noting)
+
+    def noted(matrix, *, batch_size, **more):
+        sizes.append(batch_size)
+        return fit(matrix, batch_size=batch_size, **more)
+
+    monkeypatch.setattr(airnp, "fit_sparse", noted)
     whole = models.factorisation(table, settings, 0, None)
     quarter = models.factorisation(table, settings | {"batches": 4}, 0, None)
     assert sizes == [None, -(-len(table.train) // 4)]
@@ -199,6 +203,8 @@ def test_the_plan_names_known_tables_and_models():
 
 
 def test_tune_compute_and_report(small, capsys):
+    assert command.main(["--out", str(small), "--models", "l2"]) == 1
+    assert "no settings chosen" in capsys.readouterr().err
     assert command.main(["--tune", "--out", str(small)]) == 0
     chosen = json.loads((small / "chosen.json").read_text())
     assert set(chosen["small"]) == {"offsets", "dmf2", "l2"}
@@ -216,11 +222,6 @@ def test_tune_compute_and_report(small, capsys):
     stamps = [file.stat().st_mtime_ns for file in files]
     assert command.main(["--out", str(small), "--seeds", "2"]) == 0
     assert [file.stat().st_mtime_ns for file in files] == stamps, "finished fits are not computed again"
-
-
-def test_a_model_without_settings_is_an_error(small, capsys):
-    assert command.main(["--out", str(small), "--models", "l2"]) == 1
-    assert "no settings chosen" in capsys.readouterr().err
 
 
 def test_the_watch_chooses_the_best_iteration():
