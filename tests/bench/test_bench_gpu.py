@@ -101,27 +101,26 @@ def test_without_a_gpu_the_cpu_half_is_measured_and_the_rest_is_named(tmp_path):
     words = (ROOT / "bench" / "gpu.py", "--quick", "--sizes", 24, "--output", tmp_path)
     done = run_python(*words, cwd=tmp_path, PYTHONPATH="")
     assert done.returncode == 0, done.stderr
-    assert "a CUDA device for airnp" in done.stdout
-    assert "says nothing about GPUs" in done.stdout
-    found = json.loads((tmp_path / "gpu.json").read_text())
+    text, found = (tmp_path / "gpu.md").read_text(), json.loads((tmp_path / "gpu.json").read_text())
+    assert text.strip() in done.stdout
+    assert "says nothing about GPUs" in text
     assert found["device"] is None
-    assert any("CUDA device for airnp" in item for item in found["missing"])
+    assert any("a CUDA device for airnp" in item and item in text for item in found["missing"])
     (row,) = found["rows"]
-    assert row["m"] == 24
-    assert row["ratios"]["airnp"] == 1
+    assert (row["m"], row["ratios"]["airnp"]) == (24, 1)
     assert row["ratios"]["airnp reference"] > 0
-    assert (tmp_path / "gpu.md").read_text().strip() in done.stdout
 
 
 def test_with_a_gpu_the_device_is_measured(gpu, monkeypatch, tmp_path):
     """The whole program on the double, which has neither timed events nor a memory pool."""
-    machine = bench_gpu.Machine(
-        "Pretended V100", "0000:00:00.0", tf32=False, with_torch=False, missing=("it",)
-    )
-    monkeypatch.setattr(bench_gpu, "look_around", lambda: machine)
-    monkeypatch.setattr(bench_gpu, "device_state", lambda bus: {"pstate": "P0"})
-    monkeypatch.setattr(bench_gpu, "cupy_seconds", bench_gpu.wall_seconds)
-    monkeypatch.setattr(bench_gpu, "free_memory", lambda: None)
+    machine = bench_gpu.Machine("Pretended V100", "0000:00:00.0", tf32=False, with_torch=False, missing=())
+    for name, function in {
+        "look_around": lambda: machine,
+        "device_state": lambda bus: {"pstate": "P0"},
+        "cupy_seconds": bench_gpu.wall_seconds,
+        "free_memory": lambda: None,
+    }.items():
+        monkeypatch.setattr(bench_gpu, name, function)
     words = ["--quick", "--sizes", "12", "--sections", "sizes", "precision", "--output", str(tmp_path)]
     bench_gpu.main(words)
     found = json.loads((tmp_path / "gpu.json").read_text())
@@ -149,25 +148,19 @@ def test_cases_cover_sizes_depths_stacks_and_precisions():
 
 
 def test_the_report_has_a_line_for_each_case():
-    rows = [
-        {"m": 240, "ms": {BASE: 0.05, "torch eager": 1.0}, "notes": {}},
-        {
-            "m": 8000,
-            "ms": {"airnp CPU": 7000.0},
-            "notes": {BASE: "out of memory", "torch eager": "failed: no"},
-        },
-    ]
+    times = {240: {BASE: 0.05, "torch eager": 1.0}, 8000: {"airnp CPU": 7000.0}}
+    notes = {240: {}, 8000: {BASE: "out of memory", "torch eager": "failed: no"}}
+    rows = [{**asdict(Case("sizes", m)), "base": BASE, "ms": times[m], "notes": notes[m]} for m in times]
     for row in rows:
-        row |= {**asdict(Case("sizes", row["m"])), "base": BASE}
         bench_gpu.add_ratios(row)
-    state = {"power.limit": "400.00 W"}
-    device = "NVIDIA A100-SXM4-80GB"
-    text = bench_gpu.report({"device": device, "state": state, "missing": ["nvidia-smi"], "rows": rows})
-    assert "A100" in text
-    assert "power.limit 400.00 W" in text
-    assert "- nvidia-smi" in text
-    assert "|  | 240 | 3 | 1 | float32 | 0.05 | 20.00 | – | 0.0192 |" in text
-    assert "|  | 8000 | 3 | 1 | float32 | out of memory | failed: no | 7000 ms | " in text
+    machine = {"device": "NVIDIA A100-SXM4-80GB", "state": {"power.limit": "400.00 W"}}
+    text = bench_gpu.report({**machine, "missing": ["nvidia-smi"], "rows": rows})
+    for part in (
+        *("A100", "power.limit 400.00 W", "- nvidia-smi"),
+        "|  | 240 | 3 | 1 | float32 | 0.05 | 20.00 | – | 0.0192 |",
+        "|  | 8000 | 3 | 1 | float32 | out of memory | failed: no | 7000 ms | ",
+    ):
+        assert part in text
 
 
 def test_nvidia_smi_is_read():
