@@ -60,23 +60,20 @@ def test_every_gpu_test_has_the_marker_and_asks_for_cupy():
     assert all(re.search(r"\(fixtures used: .*\bcupy\b", line) for line in found)
 
 
-def test_the_gpu_tests_can_pass(gpu, monkeypatch):
-    xp = gpu.cupy
+def test_the_gpu_tests_can_pass_and_fail(gpu, monkeypatch):
+    """They notice a factor of two in a weight."""
+    xp, terms = gpu.cupy, cuda.laplacian_terms
     test_gpu.assert_same(*test_gpu.both(xp, (33, 31), regularizers=test_gpu.learned("row"), max_iter=5))
     test_gpu.test_odd_shapes_follow_the_specification(xp, "product", (1, 40))
     test_gpu.test_info_names_the_device(xp)
-    monkeypatch.setattr(test_gpu, "data", partial(test_gpu.data, (12, 9)))
-    test_gpu.test_two_devices_at_once(xp)
-
-
-def test_the_gpu_tests_can_fail(gpu, monkeypatch):
-    """They notice a factor of two in a weight."""
-    terms = cuda.laplacian_terms
+    with monkeypatch.context() as patch:
+        patch.setattr(test_gpu, "data", partial(test_gpu.data, (12, 9)))
+        test_gpu.test_two_devices_at_once(xp)
     monkeypatch.setattr(
-        cuda, "laplacian_terms", lambda *a, weight, **options: terms(*a, weight=2 * weight, **options)
+        cuda, "laplacian_terms", lambda *a, weight, **more: terms(*a, weight=2 * weight, **more)
     )
     with pytest.raises(AssertionError, match="Not equal to tolerance"):
-        test_gpu.test_odd_shapes_follow_the_specification(gpu.cupy, "row", (31, 32))
+        test_gpu.test_odd_shapes_follow_the_specification(xp, "row", (31, 32))
 
 
 def test_cupy_has_what_the_gpu_tests_and_the_benchmark_use():
@@ -166,9 +163,8 @@ def test_the_report_has_a_line_for_each_case():
 def test_nvidia_smi_is_read():
     line = "NVIDIA A100-SXM4-80GB, 550.54.15, P0, 400.00 W, 62.15 W, 1410 MHz, 1410 MHz, 1593 MHz, 31\n"
     state = bench_gpu.parse_state(line)
-    assert state["name"] == "NVIDIA A100-SXM4-80GB"
+    assert (state["name"], state["temperature.gpu"]) == ("NVIDIA A100-SXM4-80GB", "31")
     assert state["power.limit"] == "400.00 W"
-    assert state["temperature.gpu"] == "31"
     with pytest.raises(ValueError):
         bench_gpu.parse_state("No devices were found")
 
@@ -183,26 +179,23 @@ def constant(loss, error=None):
 
 
 def test_a_row_has_times_or_the_reasons_for_missing_ones():
+    measure = partial(bench_gpu.measure, Case("sizes", 8), rounds=2, seconds=0.01)
     makers = {
         BASE: constant(1.0),
         "torch eager": constant(0.0, RuntimeError("CUDA out of memory. Tried to allocate")),
         "torch.compile": constant(0.0, RuntimeError("no compiler\nand more")),
         "airnp CPU": constant(1.001),
     }
-    row = bench_gpu.measure(Case("sizes", 8), makers, rounds=2, seconds=0.01)
+    row = measure(makers)
     assert row["ms"] == {BASE: pytest.approx(1), "airnp CPU": pytest.approx(1)}
     assert row["notes"] == {"torch eager": "out of memory", "torch.compile": "failed: no compiler"}
-    ours = {BASE: constant(0, RuntimeError("cuBLAS"))}
     with pytest.raises(RuntimeError, match="cuBLAS"):  # an error of airnp is never hidden
-        bench_gpu.measure(Case("sizes", 8), ours, rounds=1, seconds=0)
-
-
-def test_another_trajectory_is_not_timed():
-    makers = {BASE: constant(1.0), "torch eager": constant(1.01)}
-    with pytest.raises(SystemExit, match=r"torch eager follows another trajectory: loss 1\.01 against 1\.0"):
-        bench_gpu.measure(Case("sizes", 8), makers, rounds=1, seconds=0.01)
-    with pytest.raises(SystemExit):
-        bench_gpu.check_loss("x", float("nan"), 1.0, "float32")
+        measure({BASE: constant(0, RuntimeError("cuBLAS"))})
+    for loss in (1.01, np.nan):
+        with pytest.raises(
+            SystemExit, match=f"torch eager follows another trajectory: loss {loss} against 1"
+        ):
+            measure({BASE: constant(1.0), "torch eager": constant(loss)})
 
 
 @pytest.mark.parametrize("batch", [1, 3])

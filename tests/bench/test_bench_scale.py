@@ -41,10 +41,8 @@ def test_too_many_entries_a_row_are_refused():
 @pytest.fixture
 def torch_sparse():
     """The module of the peers; the test is skipped without PyTorch."""
-    pytest.importorskip("torch", reason="PyTorch is not installed; .ci/run installs it")
-    from bench.peers import torch_sparse
-
-    return torch_sparse
+    reason = "PyTorch is not installed; .ci/run installs it"
+    return pytest.importorskip("bench.peers.torch_sparse", reason=reason)
 
 
 @pytest.mark.parametrize("many", [10_000, 1])
@@ -115,11 +113,9 @@ def test_finished_measurements_are_not_made_again(tmp_path, monkeypatch):
 
 
 def test_cases_of_a_quick_run_are_small():
-    every = command.cases(command.SECTIONS, 2, quick=True)
+    every, whole = (command.cases(command.SECTIONS, 2, quick=quick) for quick in (True, False))
     assert {section for section, _, _ in every} == {"growth", "dense", "error", "peers"}
-    assert max(case["m"] for _, _, case in every) == 10_000
-    whole = command.cases(command.SECTIONS, 2, quick=False)
-    assert max(case["m"] for _, _, case in whole) == 1_000_000
+    assert [max(case["m"] for _, _, case in cases) for cases in (every, whole)] == [10_000, 1_000_000]
     (large,) = [case for section, _, case in whole if section == "large"]
     assert large["m"] * large["per_row"] == 138_000 * 146
     assert [kind for _, kind, _ in command.cases(["dense"], 2, quick=True)] == ["dense"] * 3
