@@ -82,13 +82,13 @@ def main(argv: Sequence[str] | None = None) -> None:
                 file = arguments.out / f"{name.replace(' ', '_').replace('%', '')}-{seed}.json"
                 if not file.exists():
                     engine = airnp.CPU(arguments.threads)
-                    found = measured(ALL[name], seed, engine=engine, max_iter=arguments.max_iter)
+                    found = measure(ALL[name], seed, engine=engine, max_iter=arguments.max_iter)
                     file.write_text(json.dumps(found, indent=1))
                     print(f"{name}, seed {seed}: {found['seconds']:.0f} s", flush=True)
     print(report([json.loads(file.read_text()) for file in sorted(arguments.out.glob("*.json"))]))
 
 
-def measured(row: Row, seed: int, **settings: Any) -> dict[str, Any]:
+def measure(row: Row, seed: int, **settings: Any) -> dict[str, Any]:
     """Return the estimates of one call of ``airnp.complete``, and the true errors."""
     problem = row.load(seed)
     started = time.perf_counter()

@@ -288,7 +288,7 @@ def check_loss(name: str, loss: float, expected: float, precision: str) -> None:
         raise SystemExit(f"{name} follows another trajectory: loss {loss!r} against {expected!r}")
 
 
-def timed(program: Program, rounds: int, seconds: float) -> list[float]:
+def time_rounds(program: Program, rounds: int, seconds: float) -> list[float]:
     """Return seconds per iteration for each round of about ``seconds``, after a warm-up."""
     program.run(3)
     once = program.seconds(program.run, 3) / 3
@@ -314,7 +314,7 @@ def measure(
             loss = program.run(steps)
             expected = loss if expected is None else expected
             check_loss(f"{case}: {name}", loss, expected, case.precision)
-            times = timed(program, rounds, seconds)
+            times = time_rounds(program, rounds, seconds)
         except (MemoryError, RuntimeError) as error:
             is_memory = isinstance(error, MemoryError) or "out of memory" in str(error)
             if name.startswith("airnp") and not is_memory:

@@ -167,8 +167,8 @@ def load(name: str, scale: Scale = FULL, seed: int = 0) -> Problem:
     return Problem(
         loaded.matrix[step, step].astype(np.float32),
         mask[step, step],
-        _subsampled(loaded.row_graph, step),
-        _subsampled(loaded.column_graph, step),
+        _subsample(loaded.row_graph, step),
+        _subsample(loaded.column_graph, step),
     )
 
 
@@ -179,7 +179,7 @@ def _low_rank(size: int, rank: int) -> np.ndarray:
     return (left @ right / np.sqrt(rank)).astype(np.float32)
 
 
-def _subsampled(graph: Any, step: slice) -> np.ndarray | None:
+def _subsample(graph: Any, step: slice) -> np.ndarray | None:
     if graph is None:
         return None
     dense = graph.toarray() if hasattr(graph, "toarray") else np.asarray(graph)

@@ -32,7 +32,7 @@ def peak_megabytes() -> float:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def timed(step: Callable[[], Any], *, least: int, seconds: float) -> list[float]:
+def time_calls(step: Callable[[], Any], *, least: int, seconds: float) -> list[float]:
     """Return the seconds of each of at least ``least`` calls, and of up to 50 until ``seconds`` pass."""
     for _ in range(WARM_UP):
         step()
@@ -50,7 +50,7 @@ def sparse(case: Case) -> Case:
     table = planted(case["m"], case["n"], case["per_row"])
     prepared = prepare(table.matrix, case["rank"], case["neighbors"], case["threads"])
     run, _ = engine(prepared)
-    times = timed(lambda: run(1), least=5, seconds=case.get("seconds", 2.5))
+    times = time_calls(lambda: run(1), least=5, seconds=case.get("seconds", 2.5))
     found = {
         "nnz": int(table.matrix.nnz),
         "seconds": statistics.median(times),
@@ -85,7 +85,7 @@ def dense(case: Case) -> Case:
     objective = airnp.Objective(values, mask, regularizers=graphs, depth=2, rank=case["rank"])
     choice = select_engine(airnp.CPU(case["threads"]), np)
     steps = Steps(objective, airnp.Adam(1e-2), objective.init(0), engine=choice)
-    times = timed(lambda: steps.advance(1), least=3, seconds=case.get("seconds", 2.5))
+    times = time_calls(lambda: steps.advance(1), least=3, seconds=case.get("seconds", 2.5))
     return {
         "nnz": int(table.matrix.nnz),
         "seconds": statistics.median(times),

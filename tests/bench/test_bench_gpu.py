@@ -192,9 +192,7 @@ def test_a_row_has_times_or_the_reasons_for_missing_ones():
     with pytest.raises(RuntimeError, match="cuBLAS"):  # an error of airnp is never hidden
         measure({BASE: constant(0, RuntimeError("cuBLAS"))})
     for loss in (1.01, np.nan):
-        with pytest.raises(
-            SystemExit, match=f"torch eager follows another trajectory: loss {loss} against 1"
-        ):
+        with pytest.raises(SystemExit, match=f"torch eager follows another trajectory: loss {loss} "):
             measure({BASE: constant(1.0), "torch eager": constant(loss)})
 
 

@@ -89,7 +89,7 @@ def test_a_single_seed_is_compared_with_every_seed():
 # --- data ---
 
 
-def test_validation_entries_come_from_the_training_entries_alone():
+def test_validation_and_samples_take_from_the_training_entries_alone():
     table = small_table()
     inner = table.for_validation()
     parts = (inner.train, inner.test, table.train)
@@ -98,10 +98,6 @@ def test_validation_entries_come_from_the_training_entries_alone():
     assert not train & test
     assert len(inner.test) == round(0.05 * len(table.train))
     np.testing.assert_array_equal(inner.test.rows, table.for_validation().test.rows)
-
-
-def test_a_sample_keeps_the_test_entries():
-    table = small_table()
     less = table.sample(0.25, 0)
     assert less.matrix.nnz == len(less.train) == round(0.25 * len(table.train))
     assert less.test is table.test

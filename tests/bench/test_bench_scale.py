@@ -23,6 +23,8 @@ def test_a_planted_table_has_its_shape_entries_and_variance():
     assert not held & set(zip(*(a.tolist() for a in table.matrix.nonzero()), strict=True))
     assert 0.5 < float(table.matrix.data.std()) < 1.5
     np.testing.assert_array_equal(planted(500, 100, 20, rank=3, held_out=400).matrix.data, table.matrix.data)
+    with pytest.raises(ValueError, match="per_row: expected at most n = 10"):
+        planted(20, 10, 11)
 
 
 def test_a_planted_table_has_the_planted_rank(monkeypatch):
@@ -33,11 +35,6 @@ def test_a_planted_table_has_the_planted_rank(monkeypatch):
     assert spectrum[3] < 1.3 * largest_of_noise < spectrum[2]
 
 
-def test_too_many_entries_a_row_are_refused():
-    with pytest.raises(ValueError, match="per_row: expected at most n = 10"):
-        planted(20, 10, 11)
-
-
 @pytest.fixture
 def torch_sparse():
     """The module of the peers; the test is skipped without PyTorch."""
@@ -45,24 +42,18 @@ def torch_sparse():
     return pytest.importorskip("bench.peers.torch_sparse", reason=reason)
 
 
-@pytest.mark.parametrize("many", [10_000, 1])
-def test_pytorch_takes_the_same_steps(torch_sparse, many, monkeypatch):
+@pytest.mark.parametrize(("many", "portion"), [(10_000, 2_000_000), (1, 50)])
+def test_pytorch_takes_the_same_steps(torch_sparse, many, portion, monkeypatch):
+    """Whether neighbours are brought close to each other or not, and rows are gathered in portions or not."""
     monkeypatch.setattr("airnp.regularizers.candidates._MANY_NODES", many)
+    monkeypatch.setattr(torch_sparse, "_PORTION", portion)
     prepared = prepare(planted(90, 40, 10).matrix, 3, 4, 1)
     assert all((edges.order is None) == (many > 90) for edges in prepared.objective.edges)
     start = for_torch(prepared)
     runs = [engine(prepared)[0], torch_sparse.gathered(start), torch_sparse.sparse_products(start)]
     for iterations in (1, 10, 20):
         ours, *theirs = (run(iterations) for run in runs)
-        for other in theirs:
-            assert other == pytest.approx(ours, rel=2e-4)
-
-
-def test_gathering_in_portions_changes_nothing(torch_sparse, monkeypatch):
-    start = for_torch(prepare(planted(60, 30, 8).matrix, 3, 4, 1))
-    whole = torch_sparse.gathered(start)(10)
-    monkeypatch.setattr(torch_sparse, "_PORTION", 50)
-    assert torch_sparse.gathered(start)(10) == pytest.approx(whole, rel=1e-4)
+        assert theirs == pytest.approx([ours, ours], rel=2e-4)
 
 
 def test_both_forms_are_measured():

@@ -53,10 +53,6 @@ def fail_without(problem, seed, file):
     return problem.truth + 0.3, {}
 
 
-def return_nan(problem, seed):
-    return np.full(problem.truth.shape, np.nan), {}
-
-
 def die(problem, seed):
     os._exit(7)
 
@@ -120,7 +116,7 @@ def table(out, name="table1.json"):
 # --- cells ---
 
 
-def test_finished_cells_are_computed_again_on_request_alone(tmp_path, log, monkeypatch):
+def test_only_missing_and_requested_cells_are_computed(tmp_path, log, monkeypatch, capsys):
     method = Method("logging", off_by, {"log": str(log)})
     found = experiment(knn=method, svd=method)
 
@@ -141,6 +137,12 @@ def test_finished_cells_are_computed_again_on_request_alone(tmp_path, log, monke
     assert "knn 2, svd 2. --redo stale" in table(tmp_path, "table1.md")
     assert runs_after("--redo", "stale") == 10
     assert table(tmp_path)["stale"] == {}
+    # A file without a record is as good as none.
+    first, second, *_ = sorted((tmp_path / "cells").iterdir())
+    first.write_text('{"row": "Drawn')
+    second.write_text("[1]")
+    assert runs_after() == 12
+    assert f"{first.name}: no record" in capsys.readouterr().err
 
 
 def test_the_source_hash_covers_the_code_of_fits_and_baselines(tmp_path, monkeypatch):
@@ -193,26 +195,15 @@ def test_cells_of_other_settings_do_not_mix(tmp_path, log, monkeypatch):
     assert table(tmp_path) == full
 
 
-def test_a_file_without_a_record_is_computed_again(tmp_path, log, capsys):
-    found = experiment(knn=Method("KNN", off_by, {"log": str(log)}))
-    run_drawn(found, tmp_path)
-    first, second = sorted((tmp_path / "cells").iterdir())
-    first.write_text('{"row": "Drawn')
-    second.write_text("[1]")
-    run_drawn(found, tmp_path)
-    assert len(notes(log)) == 4
-    assert f"{first.name}: no record" in capsys.readouterr().err
-
-
 def test_failed_cells_are_shown_and_tried_again(tmp_path, capsys):
     file = tmp_path / "file"
     svd = Method("SVD", fail_without, {"file": str(file)})
-    found = experiment(svd=svd, pnmc=Method("PNMC", return_nan))
+    found = experiment(svd=svd, pnmc=Method("PNMC", off_by, {"error": np.inf}))
     assert run_drawn(found, tmp_path) == 1
     assert "4 cells failed" in capsys.readouterr().err
     assert [cell["error"] for cell in table(tmp_path)["failed"]] == [
         *["ValueError: no | such <thing>"] * 2,
-        *["ArithmeticError: the error on missing entries is nan"] * 2,
+        *["ArithmeticError: the error on missing entries is inf"] * 2,
     ]
     assert f"| {DRAWN.name} | failed 2 failed | failed 2 failed |" in table(tmp_path, "table1.md")
     assert r"ValueError: no \| such <thing>" in table(tmp_path, "table1.md")
