@@ -17,8 +17,9 @@ from pathlib import Path
 import numpy as np
 
 import airnp
+from airnp.engines import select_engine
 from airnp.training.loop import Loop
-from airnp.training.steps import Training
+from airnp.training.steps import Steps
 from bench.timing import in_pinned_process, interleaved
 
 PORTION = 10
@@ -41,24 +42,30 @@ def seconds_of_a_write(m: int, threads: int, folder: Path, writes: int = 7) -> t
 
     Loop._save = timed
     try:
-        settings = {"regularizers": None, "stop": airnp.HeldOut(every=5), "seed": 0, "threads": threads}
-        rhythm = {"record_every": 5, "max_iter": 5 * writes, "checkpoint_every": 0}
-        airnp.fit(*problem(m), checkpoint=file, **rhythm, **settings)
+        airnp.fit(
+            *problem(m),
+            stop=airnp.HeldOut(every=5),
+            max_iter=5 * writes,
+            seed=0,
+            engine=airnp.CPU(threads),
+            record=5,
+            checkpoint=airnp.Checkpoint(file, every=0),
+        )
     finally:
         Loop._save = save
     return float(np.median(seconds[1:])), file.stat().st_size
 
 
 def runners(m: int, threads: int) -> dict:
-    """Return the same training with and without copies of the optimiser's state."""
-    found = {}
+    """Return the same steps with and without copies of the optimiser's state."""
+    found, engine = {}, select_engine(airnp.CPU(threads), np)
     for name, resumable in (("without", False), ("with", True)):
-        objective = airnp.Objective(*problem(m), engine="cpu")
-        training = Training(objective, airnp.Adam(), objective.init(0), threads=threads, resumable=resumable)
+        objective = airnp.Objective(*problem(m))
+        steps = Steps(objective, airnp.Adam(), objective.init(0), engine=engine, resumable=resumable)
 
-        def portions(count: int, training: Training = training) -> None:
+        def portions(count: int, steps: Steps = steps) -> None:
             for _ in range(count):
-                training.advance(PORTION)
+                steps.advance(PORTION)
 
         found[name] = portions
     return found

@@ -28,7 +28,7 @@ from bench.speed import RESULTS
 from bench.timing import POOLS, markdown
 
 WORKERS = (1, 2)
-SETTINGS: dict[str, Any] = {"stop": None, "seed": 0, "regularizers": None, "threads": 1}
+SETTINGS: dict[str, Any] = {"stop": None, "seed": 0}
 SIZE, ITERATIONS = 96, 800
 TILE, OVERLAP = 64, 16
 SEAMS = [(0.3, 5000), (0.5, 5000), (0.3, 1500), (0.5, 1500)]
@@ -69,13 +69,13 @@ def cluster(workers: int) -> Iterator[Any]:
 
 
 def run_fleet(executor: Executor, fleet: list[Any], **settings: Any) -> None:
-    for outcome in airnp.fit_many(fleet, executor=executor, **{**SETTINGS, **settings}):
+    for outcome in airnp.fit_many(fleet, executor=executor, threads=1, **SETTINGS, **settings):
         outcome.unwrap()
 
 
 def run_alone(fleet: list[Any], **settings: Any) -> None:
     for Y, mask in fleet:
-        airnp.fit(Y, mask, **{**SETTINGS, **settings})
+        airnp.fit(Y, mask, engine=airnp.CPU(threads=1), **SETTINGS, **settings)
 
 
 def run_shares(executor: Executor, workers: int, fleet: list[Any], **settings: Any) -> None:
@@ -168,7 +168,7 @@ def efficiency(count: int, rounds: int) -> str:
 def start_seconds() -> float:
     """Return seconds to start two workers, give each a tiny problem and end them."""
     start = time.perf_counter()
-    for outcome in airnp.fit_many(problems(2, size=8), workers=2, max_iter=1, **SETTINGS):
+    for outcome in airnp.fit_many(problems(2, size=8), workers=2, threads=1, max_iter=1, **SETTINGS):
         outcome.unwrap()
     return time.perf_counter() - start
 
@@ -200,7 +200,7 @@ def seam_errors(pictures: int, missing: float, iterations: int) -> tuple[float, 
         row, column = rng.integers(0, whole.shape[0] - size - shift, 2)
         truth = whole[row : row + size + shift, column : column + size + shift]
         mask = masks.random(truth.shape, missing=missing, seed=seed)
-        options = {**SETTINGS, "regularizers": "auto", "seed": seed, "max_iter": iterations}
+        options = {**SETTINGS, "seed": seed, "max_iter": iterations}
         errors, borders, insides = np.zeros((3, 2, *truth.shape))
         for place, window in enumerate(windows):
             lazy = inpaint(da.from_array(truth[window]), mask[window], tile=TILE, overlap=OVERLAP, **options)

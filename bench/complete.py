@@ -81,13 +81,14 @@ def main(argv: Sequence[str] | None = None) -> None:
             for name in names:
                 file = arguments.out / f"{name.replace(' ', '_').replace('%', '')}-{seed}.json"
                 if not file.exists():
-                    found = measured(ALL[name], seed, threads=arguments.threads, max_iter=arguments.max_iter)
+                    engine = airnp.CPU(arguments.threads)
+                    found = measure(ALL[name], seed, engine=engine, max_iter=arguments.max_iter)
                     file.write_text(json.dumps(found, indent=1))
                     print(f"{name}, seed {seed}: {found['seconds']:.0f} s", flush=True)
     print(report([json.loads(file.read_text()) for file in sorted(arguments.out.glob("*.json"))]))
 
 
-def measured(row: Row, seed: int, **settings: Any) -> dict[str, Any]:
+def measure(row: Row, seed: int, **settings: Any) -> dict[str, Any]:
     """Return the estimates of one call of ``airnp.complete``, and the true errors."""
     problem = row.load(seed)
     started = time.perf_counter()
@@ -96,7 +97,7 @@ def measured(row: Row, seed: int, **settings: Any) -> dict[str, Any]:
     tried = completion.candidates
     default = completion.result
     if set(completion.choice) != {"seed", *settings}:
-        default = problem.fit(seed, **{"threads": None, **settings})
+        default = problem.fit(seed, **settings)
     true, of_default = (
         float(airnp.metrics.nmae(result.matrix, problem.truth, problem.mask))
         for result in (completion.result, default)

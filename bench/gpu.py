@@ -148,25 +148,10 @@ def make_stack(case: Case) -> Any:
 def airnp_program(case: Case, problem: Any, xp: Any, seconds: Callable[[Runner, int], float]) -> Program:
     """Return airnp as ``airnp.fit`` runs it: on CuPy's device or, for NumPy, on the CPU."""
     import airnp
-    from airnp.training.steps import Training
-    from bench.peers.problem import LEARNING_RATE, regularizers
+    from bench.peers.airnp_engine import runner
 
-    objective = airnp.Objective(
-        problem.values,
-        problem.mask,
-        regularizers=regularizers("AIR", case.m, case.m),
-        depth=case.depth,
-        xp=xp,
-    )
-    precision = "tf32" if case.precision == "tf32" and xp is not np else None
-    start = objective.init(init=problem.params)
-    training = Training(objective, airnp.Adam(LEARNING_RATE), start, precision=precision)
-
-    def run(iterations: int) -> float:
-        recorded = training.advance(iterations)[-1]
-        return float(np.sum(objective.losses(recorded[0], list(recorded[1:]))))
-
-    return Program(run, seconds)
+    engine = airnp.CUDA("tf32") if case.precision == "tf32" and xp is not np else "auto"
+    return Program(runner(problem, engine, xp), seconds)
 
 
 @cache
@@ -303,7 +288,7 @@ def check_loss(name: str, loss: float, expected: float, precision: str) -> None:
         raise SystemExit(f"{name} follows another trajectory: loss {loss!r} against {expected!r}")
 
 
-def timed(program: Program, rounds: int, seconds: float) -> list[float]:
+def time_rounds(program: Program, rounds: int, seconds: float) -> list[float]:
     """Return seconds per iteration for each round of about ``seconds``, after a warm-up."""
     program.run(3)
     once = program.seconds(program.run, 3) / 3
@@ -329,7 +314,7 @@ def measure(
             loss = program.run(steps)
             expected = loss if expected is None else expected
             check_loss(f"{case}: {name}", loss, expected, case.precision)
-            times = timed(program, rounds, seconds)
+            times = time_rounds(program, rounds, seconds)
         except (MemoryError, RuntimeError) as error:
             is_memory = isinstance(error, MemoryError) or "out of memory" in str(error)
             if name.startswith("airnp") and not is_memory:

@@ -64,7 +64,7 @@ RING = np.roll(np.eye(30), 1, axis=0) + np.roll(np.eye(30), -1, axis=0)
 OPERATOR = scipy.sparse.linalg.aslinearoperator(rng.standard_normal((200, 30 * 22)))
 
 
-def hashed(result: Any) -> str:
+def result_hash(result: Any) -> str:
     """Return a short hash of the matrix or factors, of graphs, history, iterations and reason."""
     digest = hashlib.blake2b(digest_size=8)
 
@@ -103,7 +103,7 @@ def sparse(**settings: Any) -> Callable[[], Any]:
     return lambda: airnp.fit_sparse(**settings)
 
 
-def resumed(settings: dict[str, Any], fit: Callable[..., Any], at: int) -> Callable[[], Any]:
+def interrupt_and_resume(settings: dict[str, Any], fit: Callable[..., Any], at: int) -> Callable[[], Any]:
     """Stop a run at an iteration, and go on from its file."""
 
     def run() -> Any:
@@ -202,7 +202,7 @@ def jobs() -> Iterator[Job]:
         ("sparse/few", sparse, {"stop": None, **of_sparse["few"]}),
     ]
     for name, fit, settings in runs:
-        yield f"resumed/{name}", resumed(settings, fit, int(drawn.integers(5, 240)))
+        yield f"resumed/{name}", interrupt_and_resume(settings, fit, int(drawn.integers(5, 240)))
 
 
 def main() -> int:
@@ -218,9 +218,10 @@ def main() -> int:
         if asked.only not in name:
             continue
         try:
-            found[name] = hashed(job())
+            found[name] = result_hash(job())
         except Exception as error:
             found[name] = f"{type(error).__name__}: {error}"
+            print(f"FAILED {name}: {found[name]}", flush=True)
         if asked.check and found[name] != before.get(name):
             differ.append(name)
             print(f"DIFFERS {name}: {before.get(name)} -> {found[name]}", flush=True)

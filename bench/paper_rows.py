@@ -51,7 +51,7 @@ class Problem:
 
     def fit(self, seed: int, **settings: Any) -> airnp.FitResult:
         """Complete it by :func:`airnp.fit`, with one thread unless ``settings`` say otherwise."""
-        return airnp.fit(self.observed, self.mask, seed=seed, **{"threads": 1, **settings})
+        return airnp.fit(self.observed, self.mask, seed=seed, **{"engine": airnp.CPU(threads=1), **settings})
 
 
 @dataclass(frozen=True)

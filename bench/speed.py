@@ -43,14 +43,15 @@ def check_trajectories(runners: dict, dtype: str, iterations: int = 30) -> None:
 
 def peer_runners(method: str, m: int, depth: int, dtype: str, threads: int) -> dict:
     """Return airnp and every installed peer, all from the same start."""
-    from bench.peers.airnp_engine import engine
+    import airnp
+    from bench.peers.airnp_engine import runner
     from bench.peers.problem import make_problem
 
     problem = make_problem(method, m, depth, dtype)
     forms = {"trace": "", "gram": ", Gram"} if method == "AIR" else {"trace": ""}
     runners = {
-        "airnp": engine(problem, "cpu", threads),
-        "airnp reference": engine(problem, "reference", threads),
+        "airnp": runner(problem, airnp.CPU(threads)),
+        "airnp reference": runner(problem, "reference"),
     }
     try:
         import torch
@@ -108,10 +109,11 @@ def peers(threads: int, quick: bool) -> list[dict]:
 
 def airnp_runner(method: str, m: int, threads: int):
     """Return airnp on one method."""
-    from bench.peers.airnp_engine import engine
+    import airnp
+    from bench.peers.airnp_engine import runner
     from bench.peers.problem import make_problem
 
-    return engine(make_problem(method, m, 3, "float32"), "cpu", threads)
+    return runner(make_problem(method, m, 3, "float32"), airnp.CPU(threads))
 
 
 def case_list() -> list[tuple[str, dict, dict]]:
@@ -149,7 +151,7 @@ def case_list() -> list[tuple[str, dict, dict]]:
             {"regularizers": [airnp.FixedLaplacian(sparse.csr_array(graph), a) for a in ("rows", "columns")]},
             {},
         ),
-        ("AIR Huber", {"loss": "huber"}, both),
+        ("AIR Huber", {"fidelity": airnp.Huber()}, both),
         ("AIR rank 40", {"rank": 40}, {**both, "rank": 40}),
         ("16 x AIR 240x240", {"batch": 16}, {**both, "batch": 16}),
         ("16 x AIR 100x100", {"batch": 16, "shape": (100, 100)}, {"graphs": (100, 100), "batch": 16}),
@@ -174,7 +176,8 @@ def case_runners(options: dict, floor_options: dict, threads: int) -> dict:
     import numpy as np
 
     import airnp
-    from airnp.training.steps import Training
+    from airnp.engines import select_engine
+    from airnp.training.steps import Steps
     from bench.floor import floor
 
     (m, n), batch = options.pop("shape", (240, 240)), options.pop("batch", 1)
@@ -182,8 +185,9 @@ def case_runners(options: dict, floor_options: dict, threads: int) -> dict:
     rng = np.random.default_rng(0)
     size = (m, n) if batch == 1 else (batch, m, n)
     values, mask = rng.random(size).astype(dtype), rng.random(size) < 0.7
-    objective = airnp.Objective(values, mask, engine="cpu", **options)
-    training = Training(objective, airnp.Adam(), objective.init(0), threads=threads)
+    objective = airnp.Objective(values, mask, **options)
+    engine = select_engine(airnp.CPU(threads), np)
+    steps = Steps(objective, airnp.Adam(), objective.init(0), engine=engine)
     fixed = floor_options.pop("fixed", ())
     products = floor(m, n, objective.depth, dtype, **floor_options)
     if fixed:
@@ -195,20 +199,18 @@ def case_runners(options: dict, floor_options: dict, threads: int) -> dict:
             for _ in range(iterations * len(fixed)):
                 np.matmul(one, values, out=out)
 
-        return {"airnp": training.advance, "floor": run}
-    return {"airnp": training.advance, "floor": products}
+        return {"airnp": steps.advance, "floor": run}
+    return {"airnp": steps.advance, "floor": products}
 
 
 def growth(threads: int, quick: bool) -> list[dict]:
     """Time an iteration of AIR from m = 100 to 2000 beside its floor."""
     from bench.floor import floor
-    from bench.peers.airnp_engine import engine
-    from bench.peers.problem import make_problem
 
     rows = []
     for m in (100, 240, 500, 1000) if quick else (100, 170, 240, 350, 500, 700, 1000, 1400, 2000):
         runners = {
-            "airnp": engine(make_problem("AIR", m, 3, "float32"), "cpu", threads),
+            "airnp": airnp_runner("AIR", m, threads),
             "floor": floor(m, m, 3, "float32", graphs=(m, m)),
         }
         timings = interleaved(runners, rounds=5)

@@ -39,6 +39,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import airnp
 from airnp import baselines
 from bench.cells import Cells, Experiment, Method, Record, Task, compute_all, write_file
 from bench.paper_rows import COLUMNS, ROWS, Problem
@@ -60,7 +61,7 @@ def _baseline(name: str, problem: Problem, seed: int, **settings: Any) -> tuple[
     if name not in ("mean", "knn", "biharmonic"):
         options["seed"] = seed
     if name in ("dmf", "rdmf", "dmf_de"):
-        options["threads"] = 1
+        options["engine"] = airnp.CPU(threads=1)
     if name == "dmf_de":
         options |= problem.graphs
     return baselines.METHODS[name](problem.observed, problem.mask, **options), {}
@@ -68,7 +69,7 @@ def _baseline(name: str, problem: Problem, seed: int, **settings: Any) -> tuple[
 
 def _air(problem: Problem, seed: int, **settings: Any) -> tuple[Any, dict[str, Any]]:
     """Run AIR with its defaults and ``settings``. The truth is recorded, and decides nothing."""
-    result = problem.fit(seed, truth=problem.truth, record_every=RECORD_EVERY, **settings)
+    result = problem.fit(seed, record=airnp.Record(RECORD_EVERY, problem.truth), **settings)
     points = zip(result.history["iteration"], result.history["nmae"], strict=True)
     return result.X, {
         "n_iter": int(result.n_iter),
@@ -95,7 +96,6 @@ METHODS = {
     "dmf_auto": _of("dmf", "DMF, stopped", settings={"stop": "auto", "max_iter": 40_000}, is_fit=True),
     "rdmf": _of("rdmf", "RDMF", rows="images", is_fit=True),
     "dmf_de": _of("dmf_de", "DMF+DE", rows="others", is_fit=True),
-    "air_graphs": Method("AIR, graphs alone", _air, {"regularizers": None}, is_fit=True),
     AIR: Method("AIR", _air, column="air", is_fit=True),
     NEVER_STOPPED: Method("AIR, never stopped", _air, {"stop": None, "max_iter": 20_000}, is_fit=True),
 }

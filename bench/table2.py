@@ -45,15 +45,13 @@ def main(argv: list[str] | None = None) -> None:
         )
         return
 
-    from bench.peers.airnp_engine import engine
+    import airnp
+    from bench.peers.airnp_engine import runner
     from bench.peers.problem import make_problem
 
-    rows = []
+    rows, engine = [], airnp.CPU(arguments.threads)
     for (m, depth), paper in PAPER.items():
-        runners = {
-            method: engine(make_problem(method, m, depth, "float32"), "cpu", arguments.threads)
-            for method in METHODS
-        }
+        runners = {method: runner(make_problem(method, m, depth, "float32"), engine) for method in METHODS}
         timings = interleaved(runners, rounds=3 if arguments.quick else 9)
         seconds = {method: 10 * timings.milliseconds(method) for method in METHODS}
         ratios = {method: timings.ratio(method, "DMF") for method in ("RDMF", "AIR")}

@@ -125,19 +125,18 @@ _ALL = (
         "Barbara, recovered",
         "What was given (missing pixels red), and the picture filled in by each method, with its NMAE; "
         "observed pixels are shown as given.",
-        f"{COMMON}. DMF and DMF+TV: 10 000 iterations, last iterate. AIR: the learned graphs alone, with "
-        "airnp's λ; it stops by itself, after 11 190, 8670 and 10 090 iterations. airnp.fit: what it does "
-        "when nothing is said, which for pictures is AIR with total variation; 19 780, 14 840 and 13 990 "
-        "iterations. The others: defaults of `airnp.baselines`.",
+        f"{COMMON}. DMF and DMF+TV: 10 000 iterations, last iterate. AIR: `airnp.fit` with its "
+        "defaults; it stops by itself, after 11 190, 8670 and 10 090 iterations. The others: defaults of "
+        "`airnp.baselines`.",
         "AIR is best on all three, to the eye and by NMAE (0.0471, 0.1195, 0.0692).",
-        "**Not the same.** AIR reaches its printed numbers on two rows (0.0461, 0.1163; 0.0706 on "
-        "texture), `airnp.fit` on all three (0.0402, 0.1030, 0.0689), but **neither is best on any**, "
-        "because most of our baselines are better than the printed ones: PNMC has 0.0331 and 0.0860 on 30 "
-        "% and patches, biharmonic inpainting, which the paper does not have, 0.0600 on texture. KNN is "
-        "better than `airnp.fit` on patches and texture, biharmonic on 30 % and texture, and DMF+TV, by "
-        "0.0002, on 30 %. DMF fails on holes as printed, and with 30 % missing its last iterate is worse "
-        "than printed (0.1285 against 0.0613; its best moment has 0.0611). What AIR gives is also smooth "
-        "where pixels were observed, which this picture does not show. One mask and one seed.",
+        "**Not the same.** AIR reaches its printed numbers on two rows (0.0461, 0.1163; 0.0706 on texture), "
+        "but it is **not best on any**, because most of our baselines are better than the printed ones: "
+        "PNMC has 0.0331 and 0.0860 on 30 % and patches, biharmonic inpainting, which the paper does not "
+        "have, 0.0600 on texture. KNN is better than AIR on patches and texture, biharmonic inpainting on "
+        "30 % and texture, DMF+TV on 30 %. DMF fails on holes as printed, and with 30 % missing its last "
+        "iterate is worse than printed (0.1285 against 0.0613; its best moment has 0.0611). What AIR gives "
+        "is also smooth where pixels were observed, which this picture does not show. One mask and one "
+        "seed.",
     ),
     Caption(
         "depth_width",

@@ -13,7 +13,7 @@ import airnp
 from airnp import baselines
 from airnp.engines.reference import adjacency
 from airnp.training.recorder import FitState
-from bench.figures.runs import DEEP, DEFAULTS, FULL, TRUTH, Run, Scale
+from bench.figures.runs import DEEP, FULL, TRUTH, Run, Scale
 from bench.paper_rows import LOADERS, draw_mask
 
 Outcome = dict[str, np.ndarray]
@@ -59,9 +59,9 @@ def _deep(run: Run, problem: Problem, outcome_of: Callable[[Run], Outcome], thre
         stop=run.stop,
         seed=run.seed,
         normalize=problem.normalize,
-        record_every=run.every,
+        engine=airnp.CPU(threads),
+        record=run.every,
         callback=records,
-        threads=threads,
     )
     weights = [item.weight for item in result.regularizers]
     nmae = airnp.metrics.nmae(result.X, problem.truth, problem.mask)
@@ -76,9 +76,7 @@ def _deep(run: Run, problem: Problem, outcome_of: Callable[[Run], Outcome], thre
 
 def _regularizers(
     run: Run, problem: Problem, outcome_of: Callable[[Run], Outcome]
-) -> list[airnp.regularizers.Regularizer] | str | None:
-    if run.method == DEFAULTS:
-        return "auto"
+) -> list[airnp.Regularizer] | None:
     if run.method == "AIR":
         lines = ("rows", "columns")
         return None if run.weight is None else [airnp.AdaptiveLaplacian(axis, run.weight) for axis in lines]
@@ -169,8 +167,8 @@ def load(name: str, scale: Scale = FULL, seed: int = 0) -> Problem:
     return Problem(
         loaded.matrix[step, step].astype(np.float32),
         mask[step, step],
-        _subsampled(loaded.row_graph, step),
-        _subsampled(loaded.column_graph, step),
+        _subsample(loaded.row_graph, step),
+        _subsample(loaded.column_graph, step),
     )
 
 
@@ -181,7 +179,7 @@ def _low_rank(size: int, rank: int) -> np.ndarray:
     return (left @ right / np.sqrt(rank)).astype(np.float32)
 
 
-def _subsampled(graph: Any, step: slice) -> np.ndarray | None:
+def _subsample(graph: Any, step: slice) -> np.ndarray | None:
     if graph is None:
         return None
     dense = graph.toarray() if hasattr(graph, "toarray") else np.asarray(graph)

@@ -10,7 +10,7 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 
 from bench.figures.compute import Outcome
-from bench.figures.runs import DEFAULTS, GAPS, TRUTH, Run, Scale, baboon_air, deep, syn_netflix
+from bench.figures.runs import GAPS, TRUTH, Run, Scale, baboon_air, deep, syn_netflix
 from bench.figures.style import Drawing, OutcomeOf, bare, grid
 
 # --- learned graphs over rows and columns, beside the true distances ---
@@ -97,13 +97,13 @@ def distances(lines: np.ndarray) -> np.ndarray:
 
 
 def picture_panels(scale: Scale) -> list[list[Run]]:
-    """Return the truth and one run per method; AIR has airnp's own λ, and stops itself."""
+    """Return the truth and one run per method; AIR is ``airnp.fit`` with its defaults."""
 
     def runs(problem: str) -> list[Run]:
         return [
             *(Run(problem, method, scale=scale) for method in (TRUTH, "KNN", "SVD", "PNMC", "biharmonic")),
             *(deep(problem, method, scale) for method in ("DMF", "DMF+TV")),
-            *(deep(problem, method, scale, 40_000, stop="auto", weight=None) for method in ("AIR", DEFAULTS)),
+            deep(problem, "AIR", scale, 40_000, stop="auto", weight=None),
         ]
 
     return [runs(f"Barbara {gaps}") for gaps in GAPS]

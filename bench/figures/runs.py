@@ -8,11 +8,8 @@ from dataclasses import asdict, dataclass
 GAPS = ("30%", "patch", "texture")
 """The three kinds of masks of the paper's pictures."""
 
-DEFAULTS = "airnp.fit"
-"""``airnp.fit`` with its defaults: AIR, and for pictures total variation as well."""
-
-DEEP = ("DMF", "DMF+TV", "AIR", "AIR frozen", DEFAULTS)
-"""Methods that iterate, so that their training can be recorded. AIR is the paper's: the graphs alone."""
+DEEP = ("DMF", "DMF+TV", "AIR", "AIR frozen")
+"""Methods that iterate, so that their training can be recorded."""
 
 AUTHORS_WEIGHT = 1e-4
 """λ of both learned graphs in the authors' program. airnp's default is half of it at 240×240, which goes

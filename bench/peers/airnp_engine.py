@@ -3,27 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
+
+import numpy as np
 
 import airnp
-from airnp.training.steps import Training
+from airnp.engines import select_engine
+from airnp.training.steps import Steps
 from bench.peers.problem import LEARNING_RATE, Problem, regularizers
 
 
-def engine(problem: Problem, name: str, threads: int | None = None) -> Callable[[int], float]:
-    """Return a function that runs iterations and returns the last loss."""
-    m, n = problem.values.shape[-2:]
+def runner(problem: Problem, engine: Any = "auto", xp: Any = np) -> Callable[[int], float]:
+    """Return a function that runs iterations and returns the last loss, summed over a stack.
+
+    Parameters
+    ----------
+    problem : Problem
+    engine : {"auto", "reference"}, CPU or CUDA
+        As :func:`airnp.fit` takes it.
+    xp : module
+        NumPy or CuPy.
+    """
     objective = airnp.Objective(
         problem.values,
         problem.mask,
-        regularizers=regularizers(problem.method, m, n),
+        regularizers=regularizers(problem.method, *problem.values.shape[-2:]),
         depth=problem.depth,
-        engine=name,
+        xp=xp,
+        engine=engine,
     )
-    params = [param.copy() for param in problem.params]
-    training = Training(objective, airnp.Adam(LEARNING_RATE), params, threads=threads)
+    params = objective.init(init=problem.params)
+    steps = Steps(objective, airnp.Adam(LEARNING_RATE), params, engine=select_engine(engine, xp))
 
     def run(iterations: int) -> float:
-        recorded = training.advance(iterations)[-1]
-        return float(objective.losses(recorded[0], list(recorded[1:])))
+        recorded = steps.advance(iterations)[-1]
+        return float(np.sum(objective.losses(recorded[0], list(recorded[1:]))))
 
     return run

@@ -1,6 +1,6 @@
 """The sparse form in PyTorch: autograd over gathered rows, and closed form over ``torch.sparse`` products.
 
-The model is that of ``airnp.fit(form="sparse")`` with two factors and learned graphs over candidate edges:
+The model is that of ``airnp.fit_sparse`` with two factors and learned graphs over candidate edges:
 s/2 Σ (u_i·v_j − y_ij)² over observed entries, and λ/2 Σ P_ij ‖x_i − x_j‖² over the candidates of rows and of
 columns, P a softmax over each node's candidates, distances by the r×r Gram matrix of the other side.
 """

@@ -48,7 +48,7 @@ class Table:
 
     @property
     def matrix(self) -> csr_array:
-        """The training entries, as ``airnp.fit`` takes them."""
+        """The training entries, as ``airnp.fit_sparse`` takes them."""
         where = (self.train.rows, self.train.columns)
         return csr_array((self.train.values, where), shape=self.shape)
 

@@ -1,4 +1,4 @@
-"""The models of the ablation: each is ``airnp.fit`` or ``airnp.fit_ratings`` with other arguments."""
+"""The models of the ablation: each is ``airnp.fit_sparse`` or ``airnp.fit_ratings`` with other arguments."""
 
 from __future__ import annotations
 
@@ -87,13 +87,12 @@ def factorisation(table: Table, settings: Settings, seed: int, watch: Watch | No
         def callback(iteration: int, state: Any) -> bool:
             return watch(iteration, state.result().predict(table.test.rows, table.test.columns))
 
-    result = airnp.fit(
+    result = airnp.fit_sparse(
         table.matrix,
-        form="sparse",
         depth=settings.get("depth", 2),
         rank=min(settings["rank"], *table.shape),
         regularizers=_regularizers(table, settings),
-        fidelity="sum",
+        fidelity=airnp.Squared("sum"),
         normalize=False,
         offsets=settings.get("shrinkage", 10.0),
         init=airnp.Gaussian(0.0, settings["spread"]),
@@ -109,7 +108,7 @@ def factorisation(table: Table, settings: Settings, seed: int, watch: Watch | No
         dtype="float32",
         seed=seed,
         callback=callback,
-        record_every=5,
+        record=5,
     )
     return result.predict(table.test.rows, table.test.columns)
 
@@ -124,8 +123,8 @@ def _regularizers(table: Table, settings: Settings) -> list[Any]:
     kind, weight, given = (settings.get(name) for name in ("graph", "graph_weight", "given_weight"))
     for axis, graph in (("rows", table.row_graph), ("columns", table.column_graph)):
         if kind == "nearest":
-            neighbours = {"neighbors": settings["neighbors"], "refresh": settings["refresh"]}
-            found.append(airnp.AdaptiveLaplacian(axis, weight=weight, **neighbours))
+            nearest = airnp.Nearest(settings["neighbors"], refresh=settings["refresh"])
+            found.append(airnp.AdaptiveLaplacian(axis, weight=weight, candidates=nearest))
         elif kind in ("candidates", "both"):
             found.append(airnp.AdaptiveLaplacian(axis, weight=weight, candidates=graph))
         if kind in ("given", "both"):

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 import airnp
-from airnp.training.steps import Training
+from airnp.engines import select_engine
+from airnp.training.steps import Steps
 from bench.scale.problem import engine, for_torch, planted, prepare
 
 Case = dict[str, Any]
@@ -31,7 +32,7 @@ def peak_megabytes() -> float:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def timed(step: Callable[[], Any], *, least: int, seconds: float) -> list[float]:
+def time_calls(step: Callable[[], Any], *, least: int, seconds: float) -> list[float]:
     """Return the seconds of each of at least ``least`` calls, and of up to 50 until ``seconds`` pass."""
     for _ in range(WARM_UP):
         step()
@@ -49,7 +50,7 @@ def sparse(case: Case) -> Case:
     table = planted(case["m"], case["n"], case["per_row"])
     prepared = prepare(table.matrix, case["rank"], case["neighbors"], case["threads"])
     run, _ = engine(prepared)
-    times = timed(lambda: run(1), least=5, seconds=case.get("seconds", 2.5))
+    times = time_calls(lambda: run(1), least=5, seconds=case.get("seconds", 2.5))
     found = {
         "nnz": int(table.matrix.nnz),
         "seconds": statistics.median(times),
@@ -62,16 +63,16 @@ def sparse(case: Case) -> Case:
 
 def _to_error(case: Case, table: Any, prepared: Any) -> Case:
     """Start again and iterate until the held-out error is below ``target``; evaluation is not timed."""
-    run, training = engine(prepared)
-    model, spent, error = prepared.model, 0.0, np.inf
-    while error > case["target"] and spent < case.get("limit", 120.0) and training.iteration < 2000:
+    run, steps = engine(prepared)
+    spent, error = 0.0, np.inf
+    while error > case["target"] and spent < case.get("limit", 120.0) and steps.iteration < 2000:
         start = time.perf_counter()
         run(5)
         spent += time.perf_counter() - start
-        predicted = model.predict(model.sides(training.state.params), table.rows, table.columns)
+        predicted = prepared.objective.predict(steps.params, table.rows, table.columns)
         error = float(np.sqrt(np.mean((predicted - table.values) ** 2)))
     reached = error <= case["target"]
-    return {"reached": reached, "error": error, "iterations": training.iteration, "to_error": spent}
+    return {"reached": reached, "error": error, "iterations": steps.iteration, "to_error": spent}
 
 
 def dense(case: Case) -> Case:
@@ -82,8 +83,9 @@ def dense(case: Case) -> Case:
     graphs = [airnp.AdaptiveLaplacian(axis, weight=1e-3 / table.matrix.nnz) for axis in ("rows", "columns")]
     values = table.matrix.toarray()
     objective = airnp.Objective(values, mask, regularizers=graphs, depth=2, rank=case["rank"])
-    training = Training(objective, airnp.Adam(1e-2), objective.init(0), threads=case["threads"])
-    times = timed(lambda: training.advance(1), least=3, seconds=case.get("seconds", 2.5))
+    choice = select_engine(airnp.CPU(case["threads"]), np)
+    steps = Steps(objective, airnp.Adam(1e-2), objective.init(0), engine=choice)
+    times = time_calls(lambda: steps.advance(1), least=3, seconds=case.get("seconds", 2.5))
     return {
         "nnz": int(table.matrix.nnz),
         "seconds": statistics.median(times),

@@ -7,15 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from airnp.training.sparse_loop import SparseTraining
 from scipy.sparse import csr_array
 
 import airnp
-from airnp.data.entries import Batches, read_entries
+from airnp.data.entries import read_entries
+from airnp.engines import EngineChoice, select_engine
 from airnp.engines.contract import Edges
-from airnp.engines.threads import using
-from airnp.model.factored import Layout, SparseModel, SparseState
-from airnp.model.initialization import first_state
+from airnp.model.factored import FactoredObjective, Layout
+from airnp.training.steps import Steps
 
 RATE = 1e-2
 SPREAD = 0.1
@@ -24,65 +23,63 @@ GRAPH_WEIGHT = 1e-2
 
 @dataclass(frozen=True)
 class Prepared:
-    """A model with its first state; ``search`` is the seconds for neighbours and everything else."""
+    """An objective and where it starts; ``search`` is the seconds for neighbours and everything else."""
 
-    model: SparseModel
-    state: SparseState
-    threads: int
+    objective: FactoredObjective
+    params: list[np.ndarray]
+    engine: EngineChoice
     search: float
 
 
 def regularizers(neighbors: int, weight: float) -> list[airnp.AdaptiveLaplacian]:
     """Return learned graphs over rows and columns; candidates are searched once."""
-    common = {"weight": weight, "neighbors": neighbors, "refresh": 10**6}
-    return [airnp.AdaptiveLaplacian(axis, **common) for axis in ("rows", "columns")]
+    nearest = airnp.Nearest(neighbors, refresh=10**6)
+    return [airnp.AdaptiveLaplacian(axis, weight, candidates=nearest) for axis in ("rows", "columns")]
 
 
 def prepare(matrix: csr_array, rank: int, neighbors: int, threads: int) -> Prepared:
-    """Return the model of a table, with s = 1/entries, and its first state."""
+    """Return the objective of a table, with s = 1/entries, and its first parameters."""
     start = time.perf_counter()
     entries = read_entries(matrix, np.float32)
     layout = Layout(*matrix.shape, depth=2, rank=rank)
-    scale = 1.0 / entries.nnz
-    terms = regularizers(neighbors, GRAPH_WEIGHT * scale)
-    model = SparseModel(entries, layout, terms, scale=scale)
-    with using(threads):
-        state = first_state(model, 0, airnp.Gaussian(0.0, SPREAD), None, threads)
-    return Prepared(model, state, threads, time.perf_counter() - start)
+    scale, engine = 1.0 / entries.nnz, select_engine(airnp.CPU(threads), np)
+    graphs = regularizers(neighbors, GRAPH_WEIGHT * scale)
+    objective = FactoredObjective(entries, layout, graphs, ops=engine.ops, scale=scale, threads=threads)
+    params = objective.init(0, airnp.Gaussian(0.0, SPREAD))
+    return Prepared(objective, params, engine, time.perf_counter() - start)
 
 
-def engine(prepared: Prepared) -> tuple[Callable[[int], float], SparseTraining]:
-    """Return a function that runs iterations and returns the last loss, and the training itself."""
-    model, state = prepared.model, prepared.state.copied()
-    batches = Batches(model.entries, None, 0)
-    training = SparseTraining(model, airnp.Adam(RATE), state, batches, prepared.threads)
+def engine(prepared: Prepared) -> tuple[Callable[[int], float], Steps]:
+    """Return a function that runs iterations and returns the last loss, and the steps themselves."""
+    objective = prepared.objective
+    params = objective.adopt(prepared.params)
+    steps = Steps(objective, airnp.Adam(RATE), params, engine=prepared.engine)
 
     def run(iterations: int) -> float:
-        with using(prepared.threads):
-            for _ in range(iterations):
-                fidelity, *energies = training.step()
-        return model.loss(fidelity, energies)
+        values = steps.attempt(iterations)
+        steps.settle(values)  # without the copy that a fit keeps after every portion of iterations
+        return float(objective.losses(values[-1, 0], values[-1, 1:]))
 
-    return run, training
+    return run, steps
 
 
 def for_torch(prepared: Prepared):
     """Return the same start as arrays for PyTorch."""
     from bench.peers.torch_sparse import SparseStart
 
-    model, state = prepared.model, prepared.state
-    pattern, graphs = model.entries.pattern, model.layout.graphs(state.params)
-    lines = [_in_row_order(edges, graph) for edges, graph in zip(state.edges, graphs, strict=True)]
+    objective, params = prepared.objective, prepared.params
+    pattern, graphs = objective.entries.pattern, objective.layout.graphs(params)
+    lines = [_in_row_order(edges, graph) for edges, graph in zip(objective.edges, graphs, strict=True)]
     return SparseStart(
         indptr=pattern.indptr,
         indices=pattern.indices,
-        values=model.entries.values,
-        u=state.params[1],
-        v=state.params[0],
+        values=objective.entries.values,
+        u=params[1],
+        v=params[0],
         candidates=tuple(candidates for candidates, _ in lines),
         logits=tuple(logits for _, logits in lines),
-        scale=model.scale,
-        weight=model.terms[0].weight,
+        scale=objective.scale,
+        weight=objective.terms[0].weight,
         rate=RATE,
     )
 

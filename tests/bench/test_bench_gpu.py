@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import re
+import subprocess
+import sys
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -16,12 +19,22 @@ import numpy as np
 import pytest
 
 from airnp.engines import cuda
-from bench import gpu, roofline
+from bench import gpu as bench_gpu
+from bench import roofline
+from bench.gpu import BASE, Case
 from tests.engines import test_gpu
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/engines/test_gpu.py")
 PAGE = (ROOT / "docs" / "gpu.md").read_text(encoding="utf-8")
+
+
+def run_python(*words, cwd=ROOT, **environment):
+    """Run Python where it finds no GPU."""
+    hidden = {"CUDA_VISIBLE_DEVICES": "", "AIRNP_REQUIRE_GPU": "", "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, **hidden, **environment}
+    command = [sys.executable, *map(str, words)]
+    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True)
 
 
 # --- tests/engines/test_gpu.py without a device ---
@@ -31,7 +44,7 @@ PAGE = (ROOT / "docs" / "gpu.md").read_text(encoding="utf-8")
     ("required", "code", "summary", "reason"),
     [("", 0, "1 skipped", "no usable CUDA device: "), ("1", 1, "1 error", "AIRNP_REQUIRE_GPU=1, but ")],
 )
-def test_without_a_device_the_gpu_tests_skip_or_fail(run_python, required, code, summary, reason):
+def test_without_a_device_the_gpu_tests_skip_or_fail(required, code, summary, reason):
     done = run_python(*PYTEST, "-m", "gpu", "-k", "info", AIRNP_REQUIRE_GPU=required)
     assert done.returncode == code, done.stdout + done.stderr
     assert summary in done.stdout
@@ -39,7 +52,7 @@ def test_without_a_device_the_gpu_tests_skip_or_fail(run_python, required, code,
     assert "passed" not in done.stdout
 
 
-def test_every_gpu_test_has_the_marker_and_asks_for_cupy(run_python):
+def test_every_gpu_test_has_the_marker_and_asks_for_cupy():
     assert test_gpu.pytestmark.name == "gpu"
     done = run_python(*PYTEST, "--setup-plan")
     found = re.findall(r"^\s+tests/engines/test_gpu\.py::.*$", done.stdout, flags=re.MULTILINE)
@@ -47,23 +60,20 @@ def test_every_gpu_test_has_the_marker_and_asks_for_cupy(run_python):
     assert all(re.search(r"\(fixtures used: .*\bcupy\b", line) for line in found)
 
 
-def test_the_gpu_tests_can_pass(double, monkeypatch):
-    xp = double.cupy
+def test_the_gpu_tests_can_pass_and_fail(gpu, monkeypatch):
+    """They notice a factor of two in a weight."""
+    xp, terms = gpu.cupy, cuda.laplacian_terms
     test_gpu.assert_same(*test_gpu.both(xp, (33, 31), regularizers=test_gpu.learned("row"), max_iter=5))
     test_gpu.test_odd_shapes_follow_the_specification(xp, "product", (1, 40))
     test_gpu.test_info_names_the_device(xp)
-    monkeypatch.setattr(test_gpu, "data", partial(test_gpu.data, (12, 9)))
-    test_gpu.test_two_devices_at_once(xp)
-
-
-def test_the_gpu_tests_can_fail(double, monkeypatch):
-    """They notice a factor of two in a weight."""
-    terms = cuda.laplacian_terms
+    with monkeypatch.context() as patch:
+        patch.setattr(test_gpu, "data", partial(test_gpu.data, (12, 9)))
+        test_gpu.test_two_devices_at_once(xp)
     monkeypatch.setattr(
-        cuda, "laplacian_terms", lambda *a, weight, **options: terms(*a, weight=2 * weight, **options)
+        cuda, "laplacian_terms", lambda *a, weight, **more: terms(*a, weight=2 * weight, **more)
     )
     with pytest.raises(AssertionError, match="Not equal to tolerance"):
-        test_gpu.test_odd_shapes_follow_the_specification(double.cupy, "row", (31, 32))
+        test_gpu.test_odd_shapes_follow_the_specification(xp, "row", (31, 32))
 
 
 def test_cupy_has_what_the_gpu_tests_and_the_benchmark_use():
@@ -83,32 +93,33 @@ def test_cupy_has_what_the_gpu_tests_and_the_benchmark_use():
 # --- bench/gpu.py ---
 
 
-def test_without_a_gpu_the_cpu_half_is_measured_and_the_rest_is_named(run_python, tmp_path):
+def test_without_a_gpu_the_cpu_half_is_measured_and_the_rest_is_named(tmp_path):
     """Started as a file from another folder; it starts itself again as a module."""
     words = (ROOT / "bench" / "gpu.py", "--quick", "--sizes", 24, "--output", tmp_path)
     done = run_python(*words, cwd=tmp_path, PYTHONPATH="")
     assert done.returncode == 0, done.stderr
-    assert "a CUDA device for airnp" in done.stdout
-    assert "says nothing about GPUs" in done.stdout
-    found = json.loads((tmp_path / "gpu.json").read_text())
+    text, found = (tmp_path / "gpu.md").read_text(), json.loads((tmp_path / "gpu.json").read_text())
+    assert text.strip() in done.stdout
+    assert "says nothing about GPUs" in text
     assert found["device"] is None
-    assert any("CUDA device for airnp" in item for item in found["missing"])
+    assert any("a CUDA device for airnp" in item and item in text for item in found["missing"])
     (row,) = found["rows"]
-    assert row["m"] == 24
-    assert row["ratios"]["airnp"] == 1
+    assert (row["m"], row["ratios"]["airnp"]) == (24, 1)
     assert row["ratios"]["airnp reference"] > 0
-    assert (tmp_path / "gpu.md").read_text().strip() in done.stdout
 
 
-def test_with_a_gpu_the_device_is_measured(double, monkeypatch, tmp_path):
+def test_with_a_gpu_the_device_is_measured(gpu, monkeypatch, tmp_path):
     """The whole program on the double, which has neither timed events nor a memory pool."""
-    machine = gpu.Machine("Pretended V100", "0000:00:00.0", tf32=False, with_torch=False, missing=("it",))
-    monkeypatch.setattr(gpu, "look_around", lambda: machine)
-    monkeypatch.setattr(gpu, "device_state", lambda bus: {"pstate": "P0"})
-    monkeypatch.setattr(gpu, "cupy_seconds", gpu.wall_seconds)
-    monkeypatch.setattr(gpu, "free_memory", lambda: None)
+    machine = bench_gpu.Machine("Pretended V100", "0000:00:00.0", tf32=False, with_torch=False, missing=())
+    for name, function in {
+        "look_around": lambda: machine,
+        "device_state": lambda bus: {"pstate": "P0"},
+        "cupy_seconds": bench_gpu.wall_seconds,
+        "free_memory": lambda: None,
+    }.items():
+        monkeypatch.setattr(bench_gpu, name, function)
     words = ["--quick", "--sizes", "12", "--sections", "sizes", "precision", "--output", str(tmp_path)]
-    gpu.main(words)
+    bench_gpu.main(words)
     found = json.loads((tmp_path / "gpu.json").read_text())
     assert [(row["section"], row["precision"]) for row in found["rows"]] == [
         ("sizes", "float32"),
@@ -117,98 +128,86 @@ def test_with_a_gpu_the_device_is_measured(double, monkeypatch, tmp_path):
     ]
     for row in found["rows"]:
         assert row["state"] == {"pstate": "P0"}
-        assert set(row["ms"]) == {gpu.BASE, "airnp CPU"}
-        assert row["ratios"]["airnp CPU"] == pytest.approx(row["ms"]["airnp CPU"] / row["ms"][gpu.BASE])
+        assert set(row["ms"]) == {BASE, "airnp CPU"}
+        assert row["ratios"]["airnp CPU"] == pytest.approx(row["ms"]["airnp CPU"] / row["ms"][BASE])
     text = (tmp_path / "gpu.md").read_text()
     assert "Device: Pretended V100" in text
     assert "roofline ms" in text
 
 
 def test_cases_cover_sizes_depths_stacks_and_precisions():
-    cases = gpu.case_list(gpu.SECTIONS, None, quick=False)
+    cases = bench_gpu.case_list(bench_gpu.SECTIONS, None, quick=False)
     assert {case.m for case in cases if case.section == "sizes"} >= {100, 240, 1000, 8000}
     assert {case.depth for case in cases} == {2, 3, 4}
     assert {case.batch for case in cases} == {1, 4, 16, 64, 256}
     assert {case.precision for case in cases} == {"float32", "float64", "tf32"}
-    assert {case.m for case in gpu.case_list(gpu.SECTIONS, [50], quick=True)} == {50}
+    assert {case.m for case in bench_gpu.case_list(bench_gpu.SECTIONS, [50], quick=True)} == {50}
 
 
 def test_the_report_has_a_line_for_each_case():
-    rows = [
-        {"m": 240, "ms": {gpu.BASE: 0.05, "torch eager": 1.0}, "notes": {}},
-        {
-            "m": 8000,
-            "ms": {"airnp CPU": 7000.0},
-            "notes": {gpu.BASE: "out of memory", "torch eager": "failed: no"},
-        },
-    ]
+    times = {240: {BASE: 0.05, "torch eager": 1.0}, 8000: {"airnp CPU": 7000.0}}
+    notes = {240: {}, 8000: {BASE: "out of memory", "torch eager": "failed: no"}}
+    rows = [{**asdict(Case("sizes", m)), "base": BASE, "ms": times[m], "notes": notes[m]} for m in times]
     for row in rows:
-        row |= {**asdict(gpu.Case("sizes", row["m"])), "base": gpu.BASE}
-        gpu.add_ratios(row)
-    state = {"power.limit": "400.00 W"}
-    device = "NVIDIA A100-SXM4-80GB"
-    text = gpu.report({"device": device, "state": state, "missing": ["nvidia-smi"], "rows": rows})
-    assert "A100" in text
-    assert "power.limit 400.00 W" in text
-    assert "- nvidia-smi" in text
-    assert "|  | 240 | 3 | 1 | float32 | 0.05 | 20.00 | – | 0.0192 |" in text
-    assert "|  | 8000 | 3 | 1 | float32 | out of memory | failed: no | 7000 ms | " in text
+        bench_gpu.add_ratios(row)
+    machine = {"device": "NVIDIA A100-SXM4-80GB", "state": {"power.limit": "400.00 W"}}
+    text = bench_gpu.report({**machine, "missing": ["nvidia-smi"], "rows": rows})
+    for part in (
+        *("A100", "power.limit 400.00 W", "- nvidia-smi"),
+        "|  | 240 | 3 | 1 | float32 | 0.05 | 20.00 | – | 0.0192 |",
+        "|  | 8000 | 3 | 1 | float32 | out of memory | failed: no | 7000 ms | ",
+    ):
+        assert part in text
 
 
 def test_nvidia_smi_is_read():
     line = "NVIDIA A100-SXM4-80GB, 550.54.15, P0, 400.00 W, 62.15 W, 1410 MHz, 1410 MHz, 1593 MHz, 31\n"
-    state = gpu.parse_state(line)
-    assert state["name"] == "NVIDIA A100-SXM4-80GB"
+    state = bench_gpu.parse_state(line)
+    assert (state["name"], state["temperature.gpu"]) == ("NVIDIA A100-SXM4-80GB", "31")
     assert state["power.limit"] == "400.00 W"
-    assert state["temperature.gpu"] == "31"
     with pytest.raises(ValueError):
-        gpu.parse_state("No devices were found")
+        bench_gpu.parse_state("No devices were found")
 
 
 def constant(loss, error=None):
     def make(problem):
         if error is not None:
             raise error
-        return gpu.Program(lambda iterations: loss, lambda run, iterations: 1e-3 * iterations)
+        return bench_gpu.Program(lambda iterations: loss, lambda run, iterations: 1e-3 * iterations)
 
     return make
 
 
 def test_a_row_has_times_or_the_reasons_for_missing_ones():
+    measure = partial(bench_gpu.measure, Case("sizes", 8), rounds=2, seconds=0.01)
     makers = {
-        gpu.BASE: constant(1.0),
+        BASE: constant(1.0),
         "torch eager": constant(0.0, RuntimeError("CUDA out of memory. Tried to allocate")),
         "torch.compile": constant(0.0, RuntimeError("no compiler\nand more")),
         "airnp CPU": constant(1.001),
     }
-    row = gpu.measure(gpu.Case("sizes", 8), makers, rounds=2, seconds=0.01)
-    assert row["ms"] == {gpu.BASE: pytest.approx(1), "airnp CPU": pytest.approx(1)}
+    row = measure(makers)
+    assert row["ms"] == {BASE: pytest.approx(1), "airnp CPU": pytest.approx(1)}
     assert row["notes"] == {"torch eager": "out of memory", "torch.compile": "failed: no compiler"}
-    ours = {gpu.BASE: constant(0, RuntimeError("cuBLAS"))}
     with pytest.raises(RuntimeError, match="cuBLAS"):  # an error of airnp is never hidden
-        gpu.measure(gpu.Case("sizes", 8), ours, rounds=1, seconds=0)
-
-
-def test_another_trajectory_is_not_timed():
-    makers = {gpu.BASE: constant(1.0), "torch eager": constant(1.01)}
-    with pytest.raises(SystemExit, match=r"torch eager follows another trajectory: loss 1\.01 against 1\.0"):
-        gpu.measure(gpu.Case("sizes", 8), makers, rounds=1, seconds=0.01)
-    with pytest.raises(SystemExit):
-        gpu.check_loss("x", float("nan"), 1.0, "float32")
+        measure({BASE: constant(0, RuntimeError("cuBLAS"))})
+    for loss in (1.01, np.nan):
+        with pytest.raises(SystemExit, match=f"torch eager follows another trajectory: loss {loss} "):
+            measure({BASE: constant(1.0), "torch eager": constant(loss)})
 
 
 @pytest.mark.parametrize("batch", [1, 3])
 @pytest.mark.parametrize("program", ["device", "torch"])
-def test_programs_follow_one_trajectory(double, program, batch):
-    case = gpu.Case("stacks", 20, batch=batch, precision="float64")
-    problem = gpu.make_stack(case)
+def test_programs_follow_one_trajectory(gpu, program, batch):
+    case = Case("stacks", 20, batch=batch, precision="float64")
+    problem = bench_gpu.make_stack(case)
     if program == "torch":
         pytest.importorskip("torch", reason="PyTorch is not installed; .ci/run installs it")
-        other = gpu.torch_program(case, problem, "eager", device="cpu")
+        other = bench_gpu.torch_program(case, problem, "eager", device="cpu")
     else:
-        other = gpu.airnp_program(case, problem, double.cupy, gpu.wall_seconds)
-    ours = gpu.airnp_program(case, problem, np, gpu.wall_seconds)
-    gpu.check_loss(program, other.run(12), ours.run(12), case.precision)
+        other = bench_gpu.airnp_program(case, problem, gpu.cupy, bench_gpu.wall_seconds)
+    ours = bench_gpu.airnp_program(case, problem, np, bench_gpu.wall_seconds)
+    bench_gpu.check_loss(program, other.run(12), ours.run(12), case.precision)
 
 
 # --- bench/roofline.py and docs/gpu.md ---
@@ -268,7 +267,7 @@ def test_the_page_has_the_tables_of_the_estimate(capsys):
         assert re.search(rf"{count:g} in\s+`{kernel}`", PAGE)
 
 
-def test_the_examples_of_the_page_run_on_the_double(double):
+def test_the_examples_of_the_page_run_on_the_double(gpu):
     blocks = re.findall(r"^```py\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)
     assert len(blocks) >= 3
     names = {}

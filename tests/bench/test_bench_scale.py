@@ -8,7 +8,7 @@ import pytest
 from bench.scale import __main__ as command
 from bench.scale import problem
 from bench.scale.measure import dense, peers, sparse
-from bench.scale.page import page, picture, slope
+from bench.scale.page import page, picture
 from bench.scale.problem import NOISE, engine, for_torch, planted, prepare
 
 TINY = {"m": 120, "n": 40, "per_row": 12, "rank": 3, "neighbors": 5, "threads": 1, "seconds": 0.01}
@@ -23,6 +23,8 @@ def test_a_planted_table_has_its_shape_entries_and_variance():
     assert not held & set(zip(*(a.tolist() for a in table.matrix.nonzero()), strict=True))
     assert 0.5 < float(table.matrix.data.std()) < 1.5
     np.testing.assert_array_equal(planted(500, 100, 20, rank=3, held_out=400).matrix.data, table.matrix.data)
+    with pytest.raises(ValueError, match="per_row: expected at most n = 10"):
+        planted(20, 10, 11)
 
 
 def test_a_planted_table_has_the_planted_rank(monkeypatch):
@@ -33,38 +35,25 @@ def test_a_planted_table_has_the_planted_rank(monkeypatch):
     assert spectrum[3] < 1.3 * largest_of_noise < spectrum[2]
 
 
-def test_too_many_entries_a_row_are_refused():
-    with pytest.raises(ValueError, match="per_row: expected at most n = 10"):
-        planted(20, 10, 11)
-
-
 @pytest.fixture
 def torch_sparse():
     """The module of the peers; the test is skipped without PyTorch."""
-    pytest.importorskip("torch", reason="PyTorch is not installed; .ci/run installs it")
-    from bench.peers import torch_sparse
-
-    return torch_sparse
+    reason = "PyTorch is not installed; .ci/run installs it"
+    return pytest.importorskip("bench.peers.torch_sparse", reason=reason)
 
 
-@pytest.mark.parametrize("many", [10_000, 1])
-def test_pytorch_takes_the_same_steps(torch_sparse, many, monkeypatch):
-    monkeypatch.setattr("airnp.model.initialization._MANY_NODES", many)
+@pytest.mark.parametrize(("many", "portion"), [(10_000, 2_000_000), (1, 50)])
+def test_pytorch_takes_the_same_steps(torch_sparse, many, portion, monkeypatch):
+    """Whether neighbours are brought close to each other or not, and rows are gathered in portions or not."""
+    monkeypatch.setattr("airnp.regularizers.candidates._MANY_NODES", many)
+    monkeypatch.setattr(torch_sparse, "_PORTION", portion)
     prepared = prepare(planted(90, 40, 10).matrix, 3, 4, 1)
-    assert all((edges.order is None) == (many > 90) for edges in prepared.state.edges)
+    assert all((edges.order is None) == (many > 90) for edges in prepared.objective.edges)
     start = for_torch(prepared)
     runs = [engine(prepared)[0], torch_sparse.gathered(start), torch_sparse.sparse_products(start)]
     for iterations in (1, 10, 20):
         ours, *theirs = (run(iterations) for run in runs)
-        for other in theirs:
-            assert other == pytest.approx(ours, rel=2e-4)
-
-
-def test_gathering_in_portions_changes_nothing(torch_sparse, monkeypatch):
-    start = for_torch(prepare(planted(60, 30, 8).matrix, 3, 4, 1))
-    whole = torch_sparse.gathered(start)(10)
-    monkeypatch.setattr(torch_sparse, "_PORTION", 50)
-    assert torch_sparse.gathered(start)(10) == pytest.approx(whole, rel=1e-4)
+        assert theirs == pytest.approx([ours, ours], rel=2e-4)
 
 
 def test_both_forms_are_measured():
@@ -81,15 +70,10 @@ def test_peers_are_measured_beside_airnp(torch_sparse):
     assert len(found["seconds"]) == 3
 
 
-def test_the_slope_is_the_exponent():
-    sizes = np.array([1e3, 1e4, 1e5])
-    assert slope(sizes, 3e-7 * sizes**1.25) == pytest.approx(1.25)
-
-
 def test_page_and_picture(tmp_path):
     common = {"search": 1.0, "megabytes": 100}
     growth = [
-        ("growth", {"m": m, "n": m // 5, "nnz": 20 * m, "seconds": 1e-7 * m, **common})
+        ("growth", {"m": m, "n": m // 5, "nnz": 20 * m, "seconds": 1e-7 * m**1.25, **common})
         for m in (1000, 10_000, 100_000)
     ]
     fails = ("dense", {"m": 10_000, "failed": "needs 9 GiB and more"})
@@ -97,7 +81,7 @@ def test_page_and_picture(tmp_path):
     pair = {"airnp": 1.0, "other": 3.5}
     peer = {"m": 10, "n": 2, "nnz": 9, "rank": 3, "threads": 2, "seconds": pair, "ratios": pair}
     text = page([*growth, fails, reach, ("peers", peer), ("large", growth[2][1])])
-    for part in ("1.00 over all sizes", "needs 9 GiB", "1.5 s, 7 iterations", "| other | 3.50 s | 3.50 |"):
+    for part in ("1.25 over all sizes", "needs 9 GiB", "1.5 s, 7 iterations", "| other | 3.50 s | 3.50 |"):
         assert part in text
     picture([*growth, fails], tmp_path / "scale.png")
     assert (tmp_path / "scale.png").stat().st_size > 1000
@@ -120,11 +104,9 @@ def test_finished_measurements_are_not_made_again(tmp_path, monkeypatch):
 
 
 def test_cases_of_a_quick_run_are_small():
-    every = command.cases(command.SECTIONS, 2, quick=True)
+    every, whole = (command.cases(command.SECTIONS, 2, quick=quick) for quick in (True, False))
     assert {section for section, _, _ in every} == {"growth", "dense", "error", "peers"}
-    assert max(case["m"] for _, _, case in every) == 10_000
-    whole = command.cases(command.SECTIONS, 2, quick=False)
-    assert max(case["m"] for _, _, case in whole) == 1_000_000
+    assert [max(case["m"] for _, _, case in cases) for cases in (every, whole)] == [10_000, 1_000_000]
     (large,) = [case for section, _, case in whole if section == "large"]
     assert large["m"] * large["per_row"] == 138_000 * 146
     assert [kind for _, kind, _ in command.cases(["dense"], 2, quick=True)] == ["dense"] * 3
