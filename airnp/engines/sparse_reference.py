@@ -101,7 +101,7 @@ def eigenbasis(gram: Floats) -> tuple[Floats, Floats]:
 
 
 def spectrum(gram: Floats) -> tuple[Floats, Floats]:
-    """Return E (r, r) and γ (r,) in float64; NaN for a G of a fit that diverges, which the loss then tells."""
+    """Return E (r, r) and γ (r,) in float64; NaN for a G that is not finite, which the loss then tells."""
     if not np.isfinite(gram).all():
         return np.full(gram.shape, np.nan), np.full(gram.shape[:1], np.nan)
     values, vectors = np.linalg.eigh(gram.astype(np.float64))
