@@ -14,6 +14,7 @@ from airnp.engines import _sparse_kernels as kernels
 from airnp.engines import threads as pool
 from airnp.engines.buffers import empty_apart
 from airnp.engines.contract import DecayPart, Edges, Offsets, Slopes
+from airnp.engines.sparse_reference import spectrum
 from airnp.engines.tape import call, launch
 
 Floats = npt.NDArray[Any]
@@ -146,8 +147,7 @@ def eigenbasis(gram: Floats) -> tuple[Floats, Floats]:
 
 
 def _write_eigenbasis(gram: Floats, basis: Floats, metric: Floats) -> None:
-    values, vectors = np.linalg.eigh(gram.astype(np.float64))
-    basis[...], metric[...] = vectors, np.maximum(values, 0)
+    basis[...], metric[...] = spectrum(gram)
 
 
 def multiply(x: Floats, factor: Any, *, out: Floats) -> None:

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from airnp._arrays import Array
 from airnp.data.entries import Entries, Pattern
+from airnp.engines import sparse_reference
 from airnp.engines.contract import DecayPart, Edges, Offsets, Slopes
 from airnp.engines.launching import THREADS, launch
 
@@ -148,9 +149,8 @@ def eigenbasis(gram: Array) -> tuple[Array, Array]:
     """Return E (r, r) and γ (r,) ≥ 0 of G = E diag(γ) Eᵀ, found on the host, which waits for G."""
     import cupy
 
-    values, vectors = np.linalg.eigh(gram.get().astype(np.float64))
-    basis = np.ascontiguousarray(vectors, gram.dtype)
-    return cupy.asarray(basis), cupy.asarray(np.maximum(values, 0).astype(gram.dtype))
+    basis, metric = sparse_reference.eigenbasis(gram.get())
+    return cupy.asarray(basis), cupy.asarray(metric)
 
 
 def multiply(x: Array, factor: Any, *, out: Array) -> None:

@@ -97,8 +97,16 @@ def edge_laplacian(pattern: Pattern, weights: Floats, t: Floats, metric: Floats,
 
 def eigenbasis(gram: Floats) -> tuple[Floats, Floats]:
     """Return E (r, r) and γ (r,) ≥ 0 of G = E diag(γ) Eᵀ, found in float64."""
+    vectors, values = spectrum(gram)
+    return np.ascontiguousarray(vectors, gram.dtype), values.astype(gram.dtype)
+
+
+def spectrum(gram: Floats) -> tuple[Floats, Floats]:
+    """Return E (r, r) and γ (r,) in float64; NaN for a G that is not finite, which the loss then tells."""
+    if not np.isfinite(gram).all():
+        return np.full(gram.shape, np.nan), np.full(gram.shape[:1], np.nan)
     values, vectors = np.linalg.eigh(gram.astype(np.float64))
-    return np.ascontiguousarray(vectors, gram.dtype), np.maximum(values, 0).astype(gram.dtype)
+    return vectors, np.maximum(values, 0)
 
 
 def multiply(x: Floats, factor: Any, *, out: Floats) -> None:
