@@ -32,9 +32,8 @@ PAGE = (ROOT / "docs" / "gpu.md").read_text(encoding="utf-8")
 def run_python(*words, cwd=ROOT, **environment):
     """Run Python where it finds no GPU."""
     hidden = {"CUDA_VISIBLE_DEVICES": "", "AIRNP_REQUIRE_GPU": "", "PYTHONPATH": str(ROOT)}
-    environment = {**os.environ, **hidden, **environment}
-    command = [sys.executable, *map(str, words)]
-    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True)
+    options = {"cwd": cwd, "env": {**os.environ, **hidden, **environment}, "text": True}
+    return subprocess.run([sys.executable, *map(str, words)], capture_output=True, **options)
 
 
 # --- tests/engines/test_gpu.py without a device ---
@@ -118,8 +117,9 @@ def test_with_a_gpu_the_device_is_measured(gpu, monkeypatch, tmp_path):
         "free_memory": lambda: None,
     }.items():
         monkeypatch.setattr(bench_gpu, name, function)
-    words = ["--quick", "--sizes", "12", "--sections", "sizes", "precision", "--output", str(tmp_path)]
-    bench_gpu.main(words)
+    bench_gpu.main(
+        ["--quick", "--sizes", "12", "--sections", "sizes", "precision", "--output", str(tmp_path)]
+    )
     found = json.loads((tmp_path / "gpu.json").read_text())
     assert [(row["section"], row["precision"]) for row in found["rows"]] == [
         ("sizes", "float32"),
