@@ -355,8 +355,7 @@ def test_pictures_come_in_order_with_the_gaps_in_red_and_the_error_in_the_title(
 
 def test_the_report_is_one_page_of_tables_and_figures_that_names_what_is_missing(tmp_path, capsys):
     """One table, one full figure and one quick one; the rest is missing."""
-    figures = tmp_path / "figures"
-    figures.mkdir()
+    (figures := tmp_path / "figures").mkdir()
     (tmp_path / "table2.md").write_text(
         "# Title\n\n## Seconds < 9\n\nWords.\n\n| m | AIR < |\n| --- | --- |\n| 100 | **7** a\\|b |\n"
     )

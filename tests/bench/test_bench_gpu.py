@@ -117,9 +117,8 @@ def test_with_a_gpu_the_device_is_measured(gpu, monkeypatch, tmp_path):
         "free_memory": lambda: None,
     }.items():
         monkeypatch.setattr(bench_gpu, name, function)
-    bench_gpu.main(
-        ["--quick", "--sizes", "12", "--sections", "sizes", "precision", "--output", str(tmp_path)]
-    )
+    words = ["--quick", "--sizes", "12", "--sections", "sizes", "precision", "--output", str(tmp_path)]
+    bench_gpu.main(words)
     found = json.loads((tmp_path / "gpu.json").read_text())
     assert [(row["section"], row["precision"]) for row in found["rows"]] == [
         ("sizes", "float32"),
