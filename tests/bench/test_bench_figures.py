@@ -82,8 +82,7 @@ def panels_of(name: str):
 @pytest.mark.parametrize("scale", [FULL, QUICK])
 def test_every_run_has_a_file_name_of_its_own(scale):
     runs = {run for drawing in FIGURES.values() for run in drawing.runs(scale)}
-    names = [run.name for run in runs]
-    assert len(names) == len(set(names))
+    assert len({run.name for run in runs}) == len(runs)
 
 
 def test_figures_share_runs():
@@ -154,9 +153,9 @@ def test_frozen_graphs_are_those_of_air_at_that_moment(small_data, monkeypatch):
     compute.compute(frozen_run, lambda run: requests.append(run) or learned)
     assert requests == [baboon_air("30%", FULL)]
     rows, columns = fit.call_args.kwargs["regularizers"]
-    np.testing.assert_array_equal(rows.graph, learned["row_graphs"][0])
-    np.testing.assert_array_equal(columns.graph, learned["column_graphs"][0])
-    assert (rows.axis, columns.axis) == ("rows", "columns")
+    for found, graphs, axis in ((rows, "row_graphs", "rows"), (columns, "column_graphs", "columns")):
+        np.testing.assert_array_equal(found.graph, learned[graphs][0])
+        assert found.axis == axis
     assert rows.weight == columns.weight == pytest.approx(0.01)
     assert not np.allclose(learned["row_graphs"][0], learned["row_graphs"][1])
 
@@ -164,8 +163,7 @@ def test_frozen_graphs_are_those_of_air_at_that_moment(small_data, monkeypatch):
 def test_air_has_the_authors_weight_unless_it_stops_by_itself(small_data):
     assert baboon_air("30%", FULL).weight == AUTHORS_WEIGHT
     short = dataclasses.replace(baboon_air("30%", FULL), iterations=100, graphs_at=())
-    outcome = compute.compute(short, never)
-    np.testing.assert_allclose(outcome["weights"], AUTHORS_WEIGHT)
+    np.testing.assert_allclose(compute.compute(short, never)["weights"], AUTHORS_WEIGHT)
     (own,) = [run for run in FIGURES["pictures"].panels(FULL)[0] if run.method == "AIR"]
     assert (own.stop, own.weight) == ("auto", None)
 
@@ -243,8 +241,7 @@ def test_the_command_computes_only_what_it_must(tmp_path, computed, monkeypatch,
     command.main(options)
     assert len(computed) == 9
     picture, about = drawn.read_bytes(), json.loads(described.read_text())
-    assert about["quick"] is True
-    assert len(about["runs"]) == 9
+    assert (about["quick"], len(about["runs"])) == (True, 9)
     assert all((tmp_path / file).is_file() for file in about["runs"])
     drawn.unlink()
     command.main([*options, "--redraw"])
@@ -358,8 +355,7 @@ def test_pictures_come_in_order_with_the_gaps_in_red_and_the_error_in_the_title(
 
 def test_the_report_is_one_page_of_tables_and_figures_that_names_what_is_missing(tmp_path, capsys):
     """One table, one full figure and one quick one; the rest is missing."""
-    figures = tmp_path / "figures"
-    figures.mkdir()
+    (figures := tmp_path / "figures").mkdir()
     (tmp_path / "table2.md").write_text(
         "# Title\n\n## Seconds < 9\n\nWords.\n\n| m | AIR < |\n| --- | --- |\n| 100 | **7** a\\|b |\n"
     )
@@ -386,9 +382,8 @@ def test_the_report_is_one_page_of_tables_and_figures_that_names_what_is_missing
         assert f"<code>{command_line}</code> makes it" in part
     assert page.count('class="absent"') == len(absent)
 
-    for text in ("airnp 0.0.7", "<h3>Seconds &lt; 9</h3>", "<p>Words.</p>", "<th>AIR &lt;</th>"):
-        assert text in page
-    assert "<td><b>7</b> a|b</td>" in page
+    table = ("<h3>Seconds &lt; 9</h3>", "<p>Words.</p>", "<th>AIR &lt;</th>", "<td><b>7</b> a|b</td>")
+    assert all(text in page for text in ("airnp 0.0.7", *table))
     assert "Title" not in page
     targets = re.findall(r'href="#([^"]+)"', page)
     assert targets == re.findall(r'<section id="([^"]+)"', page) == ["table1", "table2", *CAPTIONS]

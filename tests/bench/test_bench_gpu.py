@@ -32,9 +32,8 @@ PAGE = (ROOT / "docs" / "gpu.md").read_text(encoding="utf-8")
 def run_python(*words, cwd=ROOT, **environment):
     """Run Python where it finds no GPU."""
     hidden = {"CUDA_VISIBLE_DEVICES": "", "AIRNP_REQUIRE_GPU": "", "PYTHONPATH": str(ROOT)}
-    environment = {**os.environ, **hidden, **environment}
-    command = [sys.executable, *map(str, words)]
-    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True)
+    options = {"cwd": cwd, "env": {**os.environ, **hidden, **environment}, "text": True}
+    return subprocess.run([sys.executable, *map(str, words)], capture_output=True, **options)
 
 
 # --- tests/engines/test_gpu.py without a device ---

@@ -88,8 +88,7 @@ def test_page_and_picture(tmp_path):
 
 
 def test_finished_measurements_are_not_made_again(tmp_path, monkeypatch):
-    case = {"m": 7, "threads": 1}
-    calls = []
+    case, calls = {"m": 7, "threads": 1}, []
 
     class Done:
         returncode, stdout = 0, 'noise\n{"nnz": 3, "seconds": 0.5}\n'

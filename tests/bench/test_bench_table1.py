@@ -158,17 +158,14 @@ def test_the_source_hash_covers_the_code_of_fits_and_baselines(tmp_path, monkeyp
             path.write_text(text)
         return [cells.source_hash.__wrapped__(fits) for fits in (True, False)]
 
-    of_fits, of_baselines = hashes()
-    assert hashes(plot="x = 1\n") == [of_fits, of_baselines]
+    before = hashes()
     documented = imports.replace("def f():", 'def f():\n    """Do it."""  # now')
-    assert hashes(fitting=f'"""Module."""\n{documented}') == [of_fits, of_baselines]
-    for name in ("training/loop", "engines/__init__", "engines/cpu"):  # all that a fit imports
-        changed = hashes(**{name: "x = 1\n"})
-        assert changed[0] != of_fits, name
-        assert changed[1] == of_baselines, name
-    changed = hashes(**{"baselines/knn": "k = 3\n"})
-    assert changed[0] == of_fits
-    assert changed[1] != of_baselines
+    assert hashes(fitting=f'"""Module."""\n{documented}') == before
+    of_fits, of_baselines = [True, False], [False, True]
+    imported = dict.fromkeys(("training/loop", "engines/__init__", "engines/cpu"), of_fits)
+    for name, expected in {**imported, "baselines/knn": of_baselines, "plot": [False, False]}.items():
+        after = hashes(**{name: "x = 1\n"})
+        assert [new != old for new, old in zip(after, before, strict=True)] == expected, name
 
 
 def test_cells_of_other_settings_do_not_mix(tmp_path, log, monkeypatch):
@@ -244,9 +241,8 @@ sys.exit(run_drawn(found, sys.argv[1], "--seeds", "1", "--jobs", "1"))
 
 @pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGINT], ids=lambda by: by.name)
 def test_a_stopped_run_keeps_its_cells_and_leaves_no_process(tmp_path, by):
-    words = [sys.executable, "-c", COMMAND, str(tmp_path)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    options = {"cwd": tmp_path, "env": environment, "start_new_session": True, "text": True}
+    words, path = [sys.executable, "-c", COMMAND, str(tmp_path)], {"PYTHONPATH": str(ROOT)}
+    options = {"cwd": tmp_path, "env": os.environ | path, "start_new_session": True, "text": True}
     with subprocess.Popen(words, stderr=subprocess.PIPE, **options) as command:
         try:
             worker = next(line.split()[1] for line in command.stderr if line.startswith("began"))
@@ -420,10 +416,7 @@ def test_the_seed_draws_the_mask_unless_it_is_fixed(monkeypatch):
         row_graph = column_graph = None
 
     monkeypatch.setitem(paper_rows.LOADERS, "Barbara", Data)
-    drawn, fixed = (
-        [paper_rows.load(name, seed).mask for seed in (0, 1)] for name in ("Barbara 30%", "Barbara patch")
-    )
-    assert (drawn[0] != drawn[1]).any()
-    assert 0.6 < drawn[0].mean() < 0.8
-    np.testing.assert_array_equal(*fixed)
-    assert [PAPER.rows[name].has_fixed_mask for name in ("Barbara 30%", "Barbara patch")] == [False, True]
+    for name, is_fixed in (("Barbara 30%", False), ("Barbara patch", True)):
+        first, second = (paper_rows.load(name, seed).mask for seed in (0, 1))
+        assert np.array_equal(first, second) == PAPER.rows[name].has_fixed_mask == is_fixed
+        assert is_fixed or 0.6 < first.mean() < 0.8
