@@ -21,7 +21,7 @@ from tests.chromium import CHROMIUM, look_at
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
-NEEDED = ("sphinx", "myst_parser", "sphinx_gallery", "numpydoc", "furo", "latex2mathml")
+NEEDED = ("sphinx", "dask", "myst_parser", "sphinx_gallery", "numpydoc", "furo", "latex2mathml")
 GENERATED = ("auto_gallery", "generated", "_build", "__pycache__")
 
 
