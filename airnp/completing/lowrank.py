@@ -136,7 +136,7 @@ def fit_low_rank(
     with on_device(seen.xp, seen.device):
         home = (seen.xp, seen.device, seen.dtype)
         assert data.original is not None
-        folds = zip(left_out, predicted, strict=True)
+        folds = ((left_out[fold], predicted[fold]) for fold in range(_FOLDS))
         return FitResult(
             matrix=data.restored(from_numpy(matrix, *home)),
             factors=[from_numpy(factor, *home) for factor in factors],
