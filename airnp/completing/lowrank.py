@@ -102,11 +102,13 @@ def fit_low_rank(
 
     Examples
     --------
+    Three components, and one more because the data are brought to [0, 1]:
+
     >>> rng = np.random.default_rng(0)
     >>> matrix = rng.random((40, 3)) @ rng.random((3, 30))
     >>> result = fit_low_rank(matrix, rng.random(matrix.shape) < 0.6, seed=0)
     >>> bool(np.abs(result.X - matrix).max() < 1e-3), result.stop_reason
-    (True, 'a matrix of rank 3 predicts held-out entries best')
+    (True, 'a matrix of rank 4 predicts held-out entries best')
     """
     seed = checked_seed(seed)
     data = prepare(Y, mask, weights, xp, device, dtype, None, True).within(bounds)
@@ -136,7 +138,7 @@ def fit_low_rank(
     with on_device(seen.xp, seen.device):
         home = (seen.xp, seen.device, seen.dtype)
         assert data.original is not None
-        folds = zip(left_out, predicted, strict=True)
+        folds = ((left_out[fold], predicted[fold]) for fold in range(_FOLDS))
         return FitResult(
             matrix=data.restored(from_numpy(matrix, *home)),
             factors=[from_numpy(factor, *home) for factor in factors],

@@ -219,7 +219,7 @@ class _SearchData:
     @classmethod
     def read(cls, Y: Any, mask: Any, fraction: float, seed: int, settings: Mapping[str, Any]) -> _SearchData:
         """Read the data and draw the entries to hold out."""
-        options = {name: settings.get(name) for name in ("xp", "device", "dtype")}
+        options: dict[str, Any] = {name: settings.get(name) for name in ("xp", "device", "dtype")}
         seen = read(Y, mask, settings.get("weights"), **options)
         if seen.values.ndim != 2:
             raise ValueError(f"Y: expected one matrix, got an array of shape {tuple(seen.values.shape)}")

@@ -184,7 +184,7 @@ def test_labels_come_back() -> None:
 def test_the_bench_compares_what_is_expected_with_what_is_true(tmp_path: Any, capsys: Any) -> None:
     problem = Problem(TRUTH.astype(np.float32), SEEN)
     row = Row("IC 20%", load=lambda seed: problem, printed={})
-    found = bench.measured(row, seed=0, max_iter=60)
+    found = bench.measure(row, seed=0, max_iter=60)
     assert found["z"] == (found["expected"] - found["true"]) / found["standard_error"]
     assert len(found["candidates"]) == 8  # and the head of the table
     (tmp_path / "IC_20-0.json").write_text(json.dumps(found))
