@@ -7,8 +7,11 @@ import pytest
 from scipy import sparse
 
 import airnp
-from airnp import AdaptiveLaplacian, DirichletEnergy, FixedLaplacian, Objective, TotalVariation
+from airnp import AdaptiveLaplacian, DirichletEnergy, FixedLaplacian, Nearest, Objective, TotalVariation
+from airnp.data.entries import read_entries
+from airnp.engines import cpu
 from airnp.engines.contract import NO_MEMORY
+from airnp.model.factored import FactoredObjective, Layout
 
 PATH = np.eye(4, k=1) + np.eye(4, k=-1)
 
@@ -142,3 +145,83 @@ def test_a_fixed_graph_without_a_weight_pulls_like_a_learned_one():
     objective = Objective(np.ones((4, 3)), regularizers=[FixedLaplacian(PATH), AdaptiveLaplacian("rows")])
     fixed, learned = (term.weight for term in objective.terms)
     assert fixed * PATH.sum() / 4 == pytest.approx(learned)
+
+
+# --- the factored form ---
+
+
+@pytest.mark.parametrize("axis", ["rows", "columns"])
+@pytest.mark.parametrize("kind", ["learned", "fixed", "sparse"])
+def test_the_factored_term_is_the_dense_one_where_all_edges_are_candidates(kind, axis):
+    rng, nodes = np.random.default_rng(0), 4 if axis == "rows" else 3
+    graph = PATH[:nodes, :nodes]
+    dense, factored = {
+        "learned": (AdaptiveLaplacian(axis), AdaptiveLaplacian(axis, candidates=Nearest(nodes))),
+        "fixed": (FixedLaplacian(graph, axis),) * 2,
+        "sparse": (FixedLaplacian(sparse.csr_array(graph), axis),) * 2,
+    }[kind]
+    Y = 1 + rng.random((4, 3))
+    whole = Objective(Y, regularizers=[dense], depth=2)
+    thin = FactoredObjective(
+        read_entries(sparse.csr_array(Y)), Layout(4, 3, 2, 3), [factored], ops=cpu, scale=2 / 12
+    )
+    thin.init(0)
+    point = [rng.standard_normal(shape) for shape in whole.param_shapes]
+    params = [point[0].T.copy(), point[1], *(v.reshape(1, -1) for v in point[2:])]
+    wanted, found = whole.evaluate(point, memory=NO_MEMORY), thin.evaluate(params)
+    assert thin.terms[0].weight == whole.terms[0].weight
+    assert float(found.energies[0]) == pytest.approx(float(wanted.energies[0]), rel=1e-12)
+    slopes = [
+        wanted.factor_grads[0].T,
+        wanted.factor_grads[1],
+        *(g.reshape(1, -1) for g in wanted.graph_grads),
+    ]
+    for ours, theirs in zip(found.gradients, slopes, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-12 * np.abs(theirs).max())
+    (ours,), (theirs,) = thin.adjacencies(params), whole.adjacencies(point)
+    np.testing.assert_allclose(ours.toarray(), theirs.toarray() if kind == "sparse" else theirs, atol=1e-14)
+
+
+def test_candidates_are_searched_anew_unless_they_are_given_or_all():
+    graph = sparse.csr_array(PATH)
+    said = [None, Nearest(2, refresh=7), Nearest(3), Nearest(1, among=graph), graph]
+    objective = FactoredObjective(
+        read_entries(sparse.csr_array(np.ones((4, 30)))),
+        Layout(4, 30, 2, 2),
+        [AdaptiveLaplacian("columns"), *(AdaptiveLaplacian("rows", candidates=each) for each in said)],
+        ops=cpu,
+        scale=1.0,
+    )
+    objective.init(0)
+    assert objective.rhythms == [200, 7]
+    assert [edges.count for edges in objective.edges] == [30 * 21, 4 * 4, 4 * 3, 4 * 4, 4 * 2, 4 + 6]
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: Nearest(0), ValueError, "k: expected"),
+        (lambda: Nearest(2.5), TypeError, "k: expected"),
+        (lambda: Nearest(2, refresh=0), ValueError, "refresh: expected"),
+        (lambda: factored(Nearest(1, among=PATH)), TypeError, "candidates: expected a scipy.sparse matrix"),
+        (
+            lambda: factored(sparse.eye_array(3)),
+            ValueError,
+            r"candidates: expected shape \(4, 4\), got \(3, 3\)",
+        ),
+        (
+            lambda: airnp.fit(PATH, regularizers=[AdaptiveLaplacian(candidates=Nearest())]),
+            ValueError,
+            "fit_sparse",
+        ),
+    ],
+)
+def test_bad_candidates_are_refused(make, error, message):
+    with pytest.raises(error, match=message):
+        make()
+
+
+def factored(candidates):
+    return airnp.fit_sparse(
+        sparse.csr_array(np.ones((4, 3))), rank=2, regularizers=[AdaptiveLaplacian(candidates=candidates)]
+    )
