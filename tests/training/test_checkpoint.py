@@ -190,10 +190,7 @@ CASES: dict[str, Case] = {
         "operator", Y=MEASURES @ TRUTH.ravel(), mask=None, operator=OPERATOR, stop=QUICK, max_iter=300
     ),
     "own transform": dense(
-        "regularizers",
-        regularizers=[AdaptiveLaplacian(Halves()), TotalVariation()],
-        max_iter=60,
-        stop=None,
+        "regularizers", regularizers=[AdaptiveLaplacian(Halves()), TotalVariation()], max_iter=60, stop=None
     ),
     "own rule": dense("stop", stop=Countdown(12), max_iter=200),
     "own schedule": dense("optimizer", optimizer=Adam(1e-2, schedule=slower), stop=QUICK, max_iter=400),

@@ -286,11 +286,7 @@ def test_ctrl_c_returns_the_result_so_far(fit, record):
 
 DIVERGING = {
     "descent": {"optimizer": GradientDescent(50.0), "regularizers": [], "init": airnp.Gaussian(0.5, 0.5)},
-    "descent, sum": {
-        "learning_rate": 0.5,
-        "optimizer": "gradient_descent",
-        "fidelity": airnp.Squared("sum"),
-    },
+    "descent, sum": {"learning_rate": 0.5, "optimizer": "gradient_descent", "fidelity": airnp.Squared("sum")},
     "product": {
         "optimizer": GradientDescent(1.0, graph_learning_rate=300.0),
         "regularizers": [AdaptiveLaplacian("rows", 10.0, "product"), AdaptiveLaplacian("columns")],
