@@ -215,7 +215,7 @@ class FactoredObjective:
         return [*self.layout.shapes, *((1, edges.count) for edges in self.edges)]
 
     def adopt(self, params: list[Floats]) -> list[Floats]:
-        """Return a copy of saved parameters, on the host apart from other arrays, for rounding depends on it."""
+        """Return copies of saved parameters, on the host apart from other arrays, which affects rounding."""
         return [placed_apart(param, self._xp) for param in params]
 
     def kinds(self, params: Sequence[Floats]) -> list[Kind]:
