@@ -289,9 +289,7 @@ def fit_sparse(
         raise ValueError(f"fidelity: fit_sparse has Squared(), got {shaped!r}")
     chosen = select_engine(engine, place.xp)
     if chosen.name == "reference" and not is_numpy_namespace(place.xp):
-        raise ValueError(
-            "engine: 'reference' has sparse operations on NumPy arrays alone; use 'cuda' for CuPy"
-        )
+        raise ValueError("engine: 'reference' has sparse operations on NumPy arrays alone; say 'cuda'")
     options = Options.checked(
         max_iter=max_iter,
         seed=seed,

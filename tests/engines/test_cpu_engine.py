@@ -178,11 +178,12 @@ def test_a_kernel_has_one_parallel_loop():
         assert inspect.getsource(kernel._function).count("prange(") == 1, kernel._function.__name__
 
 
-def test_an_iteration_allocates_no_matrix():
+@pytest.mark.parametrize("second_moment", ["entry", "matrix"])
+def test_an_iteration_allocates_no_matrix(second_moment):
     m = 120
     rng = np.random.default_rng(0)
     objective = airnp.Objective(rng.random((m, m)), rng.random((m, m)) < 0.7)
-    training = steps(objective)
+    training = steps(objective, airnp.Adam(second_moment=second_moment))
     training.advance(3)
     tracemalloc.start()
     try:

@@ -239,17 +239,9 @@ def test_what_counts_more_is_fitted_better():
     rng = np.random.default_rng(2)
     Y, _ = weighted_table(rng, 20, 15)
     often = rng.random(Y.nnz) < 0.5
-    result = airnp.fit_sparse(
-        Y,
-        rank=2,
-        depth=2,
-        regularizers=[],
-        weights=np.where(often, 10.0, 0.1),
-        optimizer=airnp.Adam(0.02),
-        max_iter=400,
-        stop=None,
-        seed=0,
-    )
+    options = {"rank": 2, "depth": 2, "regularizers": [], "max_iter": 400, "stop": None, "seed": 0}
+    weights = np.where(often, 10.0, 0.1)
+    result = airnp.fit_sparse(Y, weights=weights, optimizer=airnp.Adam(0.02), **options)
     error = np.abs(result.predict(Y.row, Y.col) - Y.data)
     assert error[often].mean() < 0.5 * error[~often].mean()
 

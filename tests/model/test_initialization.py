@@ -1,4 +1,4 @@
-"""Where a fit starts: lively at every size and depth, balanced where asked, or as given."""
+"""Shapes of the factors, and where a fit starts: lively at every size and depth, balanced, or as given."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import airnp
 from airnp import Balanced, Gaussian, Objective
+from airnp.model.factorization import factor_shapes
 from airnp.model.initialization import draw_graph, lively_scale
 
 SHAPES = [(12, 9), (9, 12), (30, 20), (60, 40), (120, 80), (240, 240), (300, 200)]
@@ -24,7 +25,14 @@ def product(factors: list[np.ndarray]) -> np.ndarray:
     return result
 
 
-# --------------------------------------------------------------------------------------------------- gaussian
+@pytest.mark.parametrize(("depth", "rank"), [(1, 4), (2, 3), (3, 2), (5, 1)])
+def test_factor_shapes_multiply_to_the_matrix(depth, rank):
+    shapes = factor_shapes(6, 4, depth, rank)
+    assert len(shapes) == depth
+    assert product([np.ones(shape) for shape in shapes]).shape == (6, 4)
+
+
+# --- Gaussian ---
 
 
 def test_the_default_is_that_of_the_paper_at_its_own_size():
@@ -76,7 +84,7 @@ def test_the_first_matrix_is_small_beside_the_data(shape, depth):
     assert 1e-5 < np.abs(x).mean() < 5e-3
 
 
-# --------------------------------------------------------------------------------------------------- balanced
+# --- balanced ---
 
 
 @given(
@@ -88,25 +96,25 @@ def test_the_first_matrix_is_small_beside_the_data(shape, depth):
 )
 def test_balanced_factors_are_balanced(m, n, depth, share, seed):
     rank = min(m, n) if depth == 1 else 1 + round(share * (min(m, n) - 1))
-    factors = Balanced().draw(np.random.default_rng(seed), m, n, depth, rank)
-    assert len(factors) == depth
-    for lower, upper in itertools.pairwise(factors):
-        inner, outer = lower @ lower.T, upper.T @ upper
-        assert inner.shape == (rank, rank)
-        np.testing.assert_allclose(outer, inner, rtol=0, atol=1e-12 * np.abs(inner).max())
-    gaussian = product(Gaussian().draw(np.random.default_rng(seed), m, n, depth, rank))
-    np.testing.assert_allclose(product(factors), gaussian, rtol=0, atol=1e-12 * np.abs(gaussian).max())
+    assert_balanced(m, n, depth, rank, seed)
 
 
 @pytest.mark.parametrize(
     ("m", "n", "depth", "rank"), [(240, 240, 3, 240), (300, 200, 6, 200), (90, 120, 4, 7)]
 )
 def test_large_balanced_factors_are_balanced(m, n, depth, rank):
-    factors = Balanced(0.1, 0.2).draw(np.random.default_rng(0), m, n, depth, rank)
+    assert_balanced(m, n, depth, rank, 0, 0.1, 0.2)
+
+
+def assert_balanced(m, n, depth, rank, seed, *settings):
+    """Assert that balanced factors are balanced, and that their product is that of Gaussian ones."""
+    factors = Balanced(*settings).draw(np.random.default_rng(seed), m, n, depth, rank)
+    assert len(factors) == depth
     for lower, upper in itertools.pairwise(factors):
-        inner = lower @ lower.T
-        np.testing.assert_allclose(upper.T @ upper, inner, rtol=0, atol=1e-12 * np.abs(inner).max())
-    gaussian = product(Gaussian(0.1, 0.2).draw(np.random.default_rng(0), m, n, depth, rank))
+        inner, outer = lower @ lower.T, upper.T @ upper
+        assert inner.shape == (rank, rank)
+        np.testing.assert_allclose(outer, inner, rtol=0, atol=1e-12 * np.abs(inner).max())
+    gaussian = product(Gaussian(*settings).draw(np.random.default_rng(seed), m, n, depth, rank))
     np.testing.assert_allclose(product(factors), gaussian, rtol=0, atol=1e-12 * np.abs(gaussian).max())
 
 
@@ -139,7 +147,7 @@ def test_balanced_is_named():
     assert not np.array_equal(result.X, gaussian.X)
 
 
-# -------------------------------------------------------------------------------------------------- the start
+# --- the start ---
 
 
 def test_problems_of_a_stack_start_alike():
@@ -209,18 +217,8 @@ def fitted(shape: tuple[int, int], depth: int, init: str = "gaussian") -> np.nda
         first.append(state.fidelity)
         return state.fidelity < first[0] / 100
 
-    result = airnp.fit(
-        truth,
-        rng.random(shape) < 0.7,
-        regularizers=[],
-        depth=depth,
-        init=init,
-        max_iter=5000,
-        stop=None,
-        seed=0,
-        dtype="float32",
-        callback=enough,
-    )
+    options = {"regularizers": [], "depth": depth, "init": init, "max_iter": 5000, "stop": None, "seed": 0}
+    result = airnp.fit(truth, rng.random(shape) < 0.7, dtype="float32", callback=enough, **options)
     return result.history["fidelity"]
 
 
