@@ -274,7 +274,7 @@ def fit_sparse(
     >>> rng = np.random.default_rng(0)
     >>> table = rng.random((60, 3)) @ rng.random((3, 40))
     >>> observed = csr_array(table * (rng.random(table.shape) < 0.5))
-    >>> result = fit_sparse(observed, rank=3, max_iter=6000, seed=0)
+    >>> result = fit_sparse(observed, rank=3, offsets=True, learning_rate=3e-3, max_iter=6000, seed=0)
     >>> bool(np.abs(result.X - table).mean() < 0.05), result.n_iter <= 6000
     (True, True)
     """

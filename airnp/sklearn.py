@@ -113,7 +113,8 @@ class AIRImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
     >>> right = rng.random((2, 10))
     >>> table = rng.random((50, 2)) @ right
     >>> gaps = rng.random(table.shape) < 0.2
-    >>> imputer = AIRImputer(max_iter=2000, random_state=0).fit(np.where(gaps, np.nan, table))
+    >>> imputer = AIRImputer(regularizers=[], max_iter=5000, random_state=0)
+    >>> imputer = imputer.fit(np.where(gaps, np.nan, table))
     >>> new = np.array([[0.3, 0.8]]) @ right
     >>> completed = imputer.transform(np.where(np.arange(10) < 5, new, np.nan))
     >>> bool(np.abs(completed - new).max() < 0.01)

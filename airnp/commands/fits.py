@@ -54,7 +54,7 @@ def add_fit_arguments(parser: argparse.ArgumentParser, *, time_limit: bool = Tru
     group.add_argument(
         "--regularizers",
         choices=("air", "dmf", "tv"),
-        help="air: learned graphs; tv: total variation; dmf: none of them (air)",
+        help="air: learned graphs; tv: total variation; dmf: none of them (air; pictures: both)",
     )
     group.add_argument(
         "--rank", type=whole_number(1), metavar="N", help="inner dimension of the factors (min(m, n))"
@@ -118,7 +118,7 @@ def fit_options(options: argparse.Namespace) -> dict[str, Any]:
         **_chosen(options, "max_iter", "rank", "depth", "dtype"),
         **_engine(options),
         "seed": options.seed or 0,
-        "regularizers": regularizers[options.regularizers or "air"],
+        **({} if options.regularizers is None else {"regularizers": regularizers[options.regularizers]}),
         "progress": shows_progress(options),
         **device_options(options),
     }
@@ -219,7 +219,7 @@ def fit_best(
 ) -> tuple[FitResult, Facts]:
     """Fit a table with the settings that predict held-out numbers best; otherwise as :func:`fit_dense`."""
     settings = {**fit_options(options), **settings}
-    del settings["regularizers"]
+    settings.pop("regularizers", None)
     started = time.perf_counter()
     with explain_errors(names):
         found = airnp.complete(Y, mask, **settings)

@@ -103,7 +103,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     add_text_arguments(group)
     group = parser.add_argument_group("the fit")
     group.add_argument("--rank", type=whole_number(1), metavar="N", help="length of a factor (128)")
-    group.add_argument("--max-iter", type=whole_number(1), metavar="N", help="iterations at most (500)")
+    group.add_argument("--max-iter", type=whole_number(1), metavar="N", help="iterations at most (1000)")
     group.add_argument("--seed", type=whole_number(0), metavar="N", help="another start (0)")
     group.add_argument("--threads", type=whole_number(1), metavar="N", help="CPU threads (all processors)")
     add_run_arguments(parser)

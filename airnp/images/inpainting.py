@@ -16,6 +16,7 @@ from airnp.fitting import fit
 from airnp.images.filling import Filler, warn_of_holes
 from airnp.images.masked_image import Group, Layout, MaskedImage, read_image
 from airnp.images.tiles import Grid, Tile, Values, blend
+from airnp.regularizers import TotalVariation, default_regularizers
 from airnp.training.progress import CountBar
 
 _WIDEST_OVERLAP = 64
@@ -190,13 +191,16 @@ def checked_grid(height: int, width: int, tile: Any, overlap: Any) -> Grid:
 
 
 def checked_options(options: dict[str, Any]) -> dict[str, Any]:
-    """Return options of :func:`airnp.fit`; raise if there is one that tiles cannot share."""
+    """Return options of :func:`airnp.fit`, by default with total variation; raise for others.
+
+    Neighbouring pixels of a picture resemble each other, so total variation stands beside AIR's graphs.
+    """
     for name in options:
         if name not in _FOR_TILES:
             raise TypeError(
                 f"{name}: not an option of inpaint; of airnp.fit's it has {', '.join(_FOR_TILES)}"
             )
-    return options
+    return {"regularizers": [*default_regularizers(), TotalVariation()], **options}
 
 
 @dataclass(frozen=True)

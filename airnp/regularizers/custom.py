@@ -43,7 +43,7 @@ class Custom(Regularizer):
     ...     return (off**2).sum(axis=(-2, -1)), 2 * off + 0 * X
     >>> shares = np.random.default_rng(0).dirichlet(np.ones(5), 20)
     >>> observed = np.random.default_rng(1).random(shares.shape) < 0.8
-    >>> result = airnp.fit(shares, observed, regularizers=[airnp.Custom(of_rows, weight=0.01, name="sum")],
+    >>> result = airnp.fit(shares, observed, regularizers=[airnp.Custom(of_rows, weight=0.1, name="sum")],
     ...                    normalize=False, max_iter=2000, stop=None, seed=0)
     >>> bool(np.abs(result.X.sum(axis=1) - 1).max() < 0.05)
     True

@@ -23,8 +23,9 @@ class Calibration:
     """Observed entries and predictions of them that were made without them.
 
     After a fit, these are the entries that it held out, predicted by the iterate that it chose before it
-    continued with all entries. Where a low-rank matrix replaced the fit, that matrix is computed again ten
-    times, each time without some of the entries.
+    continued with all entries. The matrix of
+    :func:`airnp.completing.lowrank.fit_low_rank` is computed again several times, each time without some of
+    the entries.
 
     Attributes
     ----------

@@ -120,7 +120,7 @@ class RowModel:
         >>> right = rng.random((2, 12))
         >>> table = rng.random((40, 2)) @ right
         >>> seen = rng.random(table.shape) < 0.8
-        >>> model = RowModel.from_result(airnp.fit(table, seen, max_iter=2000, seed=0))
+        >>> model = RowModel.from_result(airnp.fit(table, seen, regularizers=[], max_iter=5000, seed=0))
         >>> new = rng.random((3, 2)) @ right
         >>> some = np.arange(12) < 6
         >>> bool(np.abs(model.complete(new, np.tile(some, (3, 1))) - new).max() < 0.01)

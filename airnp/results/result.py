@@ -170,7 +170,7 @@ class FitResult:
         >>> rng = np.random.default_rng(0)
         >>> truth = rng.random((30, 2)) @ rng.random((2, 20)) + 0.1 * rng.standard_normal((30, 20))
         >>> mask = rng.random(truth.shape) < 0.7
-        >>> result = airnp.fit(truth, mask, max_iter=2000, seed=0)
+        >>> result = airnp.fit(truth, mask, regularizers=[], max_iter=2000, seed=0)
         >>> lower, upper = result.interval(0.9)
         >>> inside = (lower <= truth) & (truth <= upper)
         >>> bool(0.8 < inside[~mask].mean()), bool(inside[mask].all())

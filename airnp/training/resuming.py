@@ -100,6 +100,7 @@ def resume(
     Examples
     --------
     >>> import tempfile
+    >>> from pathlib import Path
     >>> import airnp
     >>> Y = np.random.default_rng(0).random((8, 6))
     >>> file = Path(tempfile.mkdtemp()) / "run.npz"
