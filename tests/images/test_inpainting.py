@@ -22,7 +22,7 @@ from airnp.images import filling
 from airnp.images.inpainting import inpaint
 from airnp.images.tiles import Grid, ramps
 
-QUICK: dict[str, Any] = {"max_iter": 30, "stop": None, "seed": 3}
+QUICK: dict[str, Any] = {"max_iter": 30, "stop": None, "seed": 3, "regularizers": None}
 SHAPE = (20, 24)
 HEIGHT, WIDTH = SHAPE
 GREY = scene(24)[:HEIGHT]
@@ -72,6 +72,13 @@ def test_the_dtype_and_the_observed_pixels_are_kept(kind):
     np.testing.assert_array_equal(hidden, copy)
     size = float(picture.max()) - float(picture.min())
     assert np.abs(filled - picture.astype(float))[~MASK].mean() < 0.2 * size
+
+
+def test_total_variation_stands_beside_the_graphs_by_default():
+    settings = {name: value for name, value in QUICK.items() if name != "regularizers"}
+    chosen = [*airnp.regularizers.default_regularizers(), airnp.TotalVariation()]
+    expected = airnp.fit(GREY, MASK, regularizers=chosen, **settings).completed()
+    np.testing.assert_array_equal(inpaint(GREY, MASK, **settings), expected)
 
 
 def test_a_grey_picture_is_completed_as_by_fit():

@@ -169,8 +169,7 @@ def flow_under_a_graph_alone(graph, modes, sigma, depth, times):
     start = [factor] * (depth - 1) + [vectors[:, modes] @ factor]
     objective = airnp.Objective(
         np.zeros(len(sigma)),
-        operator=ColumnSums(),
-        shape=(6, len(sigma)),
+        operator=airnp.Operator(ColumnSums(), (6, len(sigma))),
         regularizers=[airnp.FixedLaplacian(graph, weight=weight)],
         depth=depth,
     )
