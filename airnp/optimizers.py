@@ -253,24 +253,3 @@ def delayed(optimizer: Any, steps: int) -> Any:
     if steps == 0 or schedule is None:
         return optimizer
     return replace(optimizer, schedule=lambda step: schedule(step + steps))
-
-
-@dataclass(frozen=True)
-class FrozenFactors:
-    """An optimiser that updates the graphs by another optimiser and leaves the factors unchanged."""
-
-    optimizer: Any
-
-    def init(self, params: Sequence[Array], kinds: Sequence[Kind] | None = None) -> Any:
-        """Return the state of the other optimiser, and the kinds of the parameters."""
-        kinds = ["factor"] * len(params) if kinds is None else kinds
-        return self.optimizer.init(params, kinds), kinds
-
-    def updates(self, state: Any) -> list[Update]:
-        """Return one update for each parameter, with rate zero for factors."""
-        memory, kinds = state
-        found = self.optimizer.updates(memory)
-        return [
-            replace(update, rate=0.0) if kind == "factor" else update
-            for update, kind in zip(found, kinds, strict=True)
-        ]
