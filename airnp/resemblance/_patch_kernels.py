@@ -1,0 +1,371 @@
+"""Loops over the patches of a picture, compiled by numba on first use and cached on disk.
+
+A picture is an array (F, C, H, W) of float32: F frames (one, unless the picture is part of a video), C channels.
+A patch is named by the place of its upper left corner and has d = C·p·p entries, channel by channel.
+
+Nothing here depends on where a window was cut out of a picture: distances are summed in a fixed order, and
+filled pixels are added up as 64-bit integers, which may be added in any order and by any thread. So a picture
+has one answer, to the bit, however it is cut.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+from airnp.resemblance.patches import VALUE_ONE, WEIGHT_ONE
+
+_FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
+"""Sums are reassociated so that they vectorise. There is no NaN and no infinity in what is summed."""
+
+
+@njit(nogil=True, cache=True, fastmath={"contract"})
+def row_distances(X, Q, frame, y, left, right, patch, search, out, column):
+    """‖Q ⊙ (patch − candidate)‖² of all patches of a row to all candidates around them.
+
+    out[o, x − left] is the distance of the patch at (y, x) of X[frame] to candidate o: frames in turn, then
+    offsets −search … search of rows, then of columns. Infinite where there is no candidate.
+    """
+    F, C, H, W = X.shape
+    side = 2 * search + 1
+    count = right - left
+    for f in range(F):
+        for dy in range(-search, search + 1):
+            other = y + dy
+            for dx in range(-search, search + 1):
+                o = (f * side + dy + search) * side + dx + search
+                row = out[o]
+                if other < 0 or other + patch > H:
+                    for x in range(count):
+                        row[x] = np.inf
+                    continue
+                first, last = max(left, -dx), min(right, W - patch + 1 - dx)
+                if last <= first:
+                    for x in range(count):
+                        row[x] = np.inf
+                    continue
+                for x in range(first, last + patch - 1):
+                    column[x] = np.float32(0)
+                for c in range(C):
+                    for u in range(patch):
+                        here, there, weight = X[frame, c, y + u], X[f, c, other + u], Q[c, y + u]
+                        for x in range(first, last + patch - 1):
+                            apart = here[x] - there[x + dx]
+                            column[x] += weight[x] * apart * apart
+                for x in range(count):
+                    row[x] = np.inf
+                for x in range(first, last):
+                    row[x - left] = column[x]
+                for v in range(1, patch):
+                    for x in range(first, last):
+                        row[x - left] += column[x + v]
+
+
+@njit(nogil=True, cache=True)
+def smallest(distances, places, count):
+    """Move the ``count`` smallest distances to the front, with their places. Equal ones count by place."""
+    low, high = 0, distances.size - 1
+    while low < high:
+        middle = (low + high) // 2
+        pivot, place = distances[middle], places[middle]
+        i, j = low, high
+        while i <= j:
+            while distances[i] < pivot or (distances[i] == pivot and places[i] < place):
+                i += 1
+            while distances[j] > pivot or (distances[j] == pivot and places[j] > place):
+                j -= 1
+            if i <= j:
+                distances[i], distances[j] = distances[j], distances[i]
+                places[i], places[j] = places[j], places[i]
+                i += 1
+                j -= 1
+        if count - 1 <= j:
+            high = j
+        elif count - 1 >= i:
+            low = i
+        else:
+            break
+
+
+@njit(nogil=True, cache=True, fastmath=_FASTMATH)
+def statistics(Z, V, ridge, noise, mean, deviation, spread, C):
+    """Mean, deviations and the upper triangle of the covariance of a group's rows Z (K, d).
+
+    V is the mean variance of what is filled. It is added with the correlations of the rows themselves: filled
+    pixels of a patch are wrong together, not one by one.
+    """
+    K, d = Z.shape
+    for c in range(d):
+        mean[c] = np.float32(0)
+    for k in range(K):
+        for c in range(d):
+            mean[c] += Z[k, c]
+    share = np.float32(1.0 / K)
+    for c in range(d):
+        mean[c] *= share
+    for k in range(K):
+        for c in range(d):
+            deviation[k, c] = Z[k, c] - mean[c]
+    for a in range(d):
+        row = C[a]
+        for b in range(a, d):
+            row[b] = np.float32(0)
+    whole = K - K % 4
+    for k in range(0, whole, 4):
+        r0, r1, r2, r3 = deviation[k], deviation[k + 1], deviation[k + 2], deviation[k + 3]
+        for a in range(d):
+            row = C[a]
+            z0, z1, z2, z3 = r0[a], r1[a], r2[a], r3[a]
+            for b in range(a, d):
+                row[b] += z0 * r0[b] + z1 * r1[b] + z2 * r2[b] + z3 * r3[b]
+    for k in range(whole, K):
+        r0 = deviation[k]
+        for a in range(d):
+            row = C[a]
+            z0 = r0[a]
+            for b in range(a, d):
+                row[b] += z0 * r0[b]
+    for a in range(d):
+        variance = C[a, a] * share
+        spread[a] = math.sqrt(V[a] / (variance + np.float32(1e-12)))
+    total = np.float32(0)
+    for a in range(d):
+        row = C[a]
+        s = spread[a]
+        for b in range(a, d):
+            row[b] = row[b] * share * (np.float32(1) + s * spread[b])
+        total += row[a]
+    added = ridge * total / np.float32(d) + noise
+    for a in range(d):
+        C[a, a] += added
+
+
+@njit(nogil=True, cache=True, fastmath=_FASTMATH)
+def factor(A, n):
+    """Overwrite the upper triangle of A (n, n) with U, A = UᵀU."""
+    for k in range(n):
+        top = A[k]
+        root = math.sqrt(max(top[k], np.float32(1e-30)))
+        over = np.float32(1) / root
+        top[k] = root
+        for b in range(k + 1, n):
+            top[b] *= over
+        for a in range(k + 1, n):
+            row, s = A[a], top[a]
+            for b in range(a, n):
+                row[b] -= s * top[b]
+
+
+@njit(nogil=True, cache=True, fastmath=_FASTMATH)
+def invert_factor(U, n, W):
+    """Write U⁻ᵀ, which is lower triangular, to W."""
+    for i in range(n):
+        row = W[i]
+        for b in range(i):
+            row[b] = np.float32(0)
+        for k in range(i):
+            s, other = U[k, i], W[k]
+            for b in range(k + 1):
+                row[b] -= s * other[b]
+        over = np.float32(1) / U[i, i]
+        for b in range(i):
+            row[b] *= over
+        row[i] = over
+
+
+@njit(nogil=True, cache=True, fastmath=_FASTMATH)
+def inverse(U, n, W, P):
+    """Write (UᵀU)⁻¹ = WᵀW to both triangles of P; W is overwritten with U⁻ᵀ."""
+    invert_factor(U, n, W)
+    for i in range(n):
+        row = P[i]
+        for b in range(i + 1):
+            row[b] = np.float32(0)
+        for k in range(i, n):
+            s, other = W[k, i], W[k]
+            for b in range(i + 1):
+                row[b] += s * other[b]
+    for i in range(n):
+        for b in range(i):
+            P[b, i] = P[i, b]
+
+
+@njit(nogil=True, cache=True, fastmath=_FASTMATH)
+def condition_on_precision(P, apart, gaps, count, A, W, filled, variance):
+    """Conditional means (less the group's) and variances of ``count`` gaps, by P_mm; apart is 0 at gaps."""
+    d = apart.size
+    for a in range(count):
+        row, full = A[a], P[gaps[a]]
+        s = np.float32(0)
+        for b in range(d):
+            s += full[b] * apart[b]
+        filled[a] = -s
+        for b in range(a, count):
+            row[b] = full[gaps[b]]
+    factor(A, count)
+    for a in range(count):
+        s = filled[a] / A[a, a]
+        filled[a] = s
+        for b in range(a + 1, count):
+            filled[b] -= s * A[a, b]
+    for a in range(count - 1, -1, -1):
+        s = filled[a]
+        for b in range(a + 1, count):
+            s -= A[a, b] * filled[b]
+        filled[a] = s / A[a, a]
+    invert_factor(A, count, W)
+    for b in range(count):
+        variance[b] = np.float32(0)
+    for a in range(count):
+        for b in range(a + 1):
+            variance[b] += W[a, b] * W[a, b]
+
+
+@njit(nogil=True, cache=True, fastmath=_FASTMATH)
+def condition_on_covariance(C, apart, gaps, count, seen, n, A, W, filled, variance):
+    """The same by C_oo, for rows with more gaps than observed entries; C has its upper triangle."""
+    for a in range(n):
+        row, p = A[a], seen[a]
+        for b in range(a, n):
+            row[b] = C[p, seen[b]]
+    factor(A, n)
+    # W[a] = row a of U⁻ᵀ C_om, and of U⁻ᵀ (y − μ)_o in its last place.
+    for a in range(n):
+        row, p = W[a], seen[a]
+        for b in range(count):
+            q = gaps[b]
+            row[b] = C[p, q] if p < q else C[q, p]
+        last = apart[p]
+        for k in range(a):
+            s, other = A[k, a], W[k]
+            for b in range(count):
+                row[b] -= s * other[b]
+            last -= s * variance[k]
+        over = np.float32(1) / A[a, a]
+        for b in range(count):
+            row[b] *= over
+        variance[a] = last * over
+    for b in range(count):
+        filled[b] = np.float32(0)
+    for a in range(n):
+        s, row = variance[a], W[a]
+        for b in range(count):
+            filled[b] += s * row[b]
+    for b in range(count):
+        variance[b] = C[gaps[b], gaps[b]]
+    for a in range(n):
+        row = W[a]
+        for b in range(count):
+            variance[b] -= row[b] * row[b]
+
+
+@njit(nogil=True, cache=True)
+def fill_rows(
+    X, U, M, Q, frame, rows, columns, wanted, first, step, patch, search, neighbours, answers,
+    ridge, noise, softening, sums, weights, counts,
+):  # fmt: skip
+    """Fill the gaps of patches at the crossings of rows and columns from their nearest patches.
+
+    Every ``step``-th row from ``first`` on is done. The integers ``sums``, ``weights`` and ``counts`` (C, H, W)
+    collect, for the pixels of ``frame``: weight · value, weight, and how many patches had a say.
+    """
+    F, C, H, W = X.shape
+    d, K = C * patch * patch, neighbours
+    side = 2 * search + 1
+    candidates = F * side * side
+    left, right = columns[0], columns[-1] + 1
+    distances = np.empty((candidates, right - left), np.float32)
+    line, near, places = (
+        np.empty(W, np.float32),
+        np.empty(candidates, np.float32),
+        np.empty(candidates, np.int64),
+    )
+    Z, deviation = np.empty((K, d), np.float32), np.empty((K, d), np.float32)
+    V, mean, spread = np.empty(d, np.float32), np.empty(d, np.float32), np.empty(d, np.float32)
+    covariance, P = np.empty((d, d), np.float32), np.empty((d, d), np.float32)
+    A, B = np.empty((d, d), np.float32), np.empty((d, d), np.float32)
+    apart, filled, variance = np.empty(d, np.float32), np.empty(d, np.float32), np.empty(d, np.float32)
+    gaps, seen, inside = np.empty(d, np.int64), np.empty(d, np.int64), np.empty(d, np.int64)
+    for c in range(C):
+        for u in range(patch):
+            for v in range(patch):
+                inside[(c * patch + u) * patch + v] = (c * H + u) * W + v
+    values, uncertain, known = X.ravel(), U.ravel(), M.ravel()
+    all_sums, all_weights, all_counts = sums.ravel(), weights.ravel(), counts.ravel()
+    plane = C * H * W
+    for r in range(first, rows.size, step):
+        y = rows[r]
+        start, stop = columns.size, 0
+        for i in range(columns.size):
+            if wanted[r, i]:
+                start, stop = min(start, i), i + 1
+        if start >= stop:
+            continue
+        left = columns[start]
+        row_distances(X, Q, frame, y, left, columns[stop - 1] + 1, patch, search, distances, line)
+        for i in range(start, stop):
+            if not wanted[r, i]:
+                continue
+            x = columns[i]
+            usable = 0
+            for o in range(candidates):
+                if distances[o, x - left] < np.inf:
+                    near[usable], places[usable] = distances[o, x - left], o
+                    usable += 1
+            k_here = min(K, usable)
+            smallest(near[:usable], places[:usable], k_here)
+            answering = min(answers, k_here)
+            smallest(near[:k_here], places[:k_here], answering)
+            for c in range(d):
+                V[c] = np.float32(0)
+            for k in range(k_here):
+                o = places[k]
+                f, rest = o // (side * side), o % (side * side)
+                base = f * plane + (y + rest // side - search) * W + x + rest % side - search
+                places[k] = base
+                for c in range(d):
+                    Z[k, c] = values[base + inside[c]]
+                    V[c] += uncertain[base + inside[c]]
+            share = np.float32(1.0 / k_here)
+            for c in range(d):
+                V[c] *= share
+            statistics(Z[:k_here], V, ridge, noise, mean, deviation, spread, covariance)
+            inverted = False
+            for k in range(answering):
+                base = places[k]
+                if base // plane != frame:
+                    continue
+                n = count = 0
+                for c in range(d):
+                    if known[base + inside[c]]:
+                        seen[n] = c
+                        n += 1
+                        apart[c] = deviation[k, c]
+                    else:
+                        gaps[count] = c
+                        count += 1
+                        apart[c] = np.float32(0)
+                if count == 0:
+                    continue
+                if count <= n:
+                    if not inverted:
+                        for a in range(d):
+                            for b in range(a, d):
+                                A[a, b] = covariance[a, b]
+                        factor(A, d)
+                        inverse(A, d, B, P)
+                        inverted = True
+                    condition_on_precision(P, apart, gaps, count, A, B, filled, variance)
+                else:
+                    condition_on_covariance(covariance, apart, gaps, count, seen, n, A, B, filled, variance)
+                for a in range(count):
+                    c = gaps[a]
+                    q = base - frame * plane + inside[c]
+                    v = max(np.float64(variance[a]), 0.0)
+                    weight = np.int64(WEIGHT_ONE * softening / (v + softening) + 1.0)
+                    value = min(max(np.float64(mean[c] + filled[a]), -8.0), 8.0)
+                    all_sums[q] += np.int64(np.float64(weight) * value * VALUE_ONE)
+                    all_weights[q] += weight
+                    all_counts[q] += 1
