@@ -23,7 +23,6 @@ depend on threads, tiles or clusters.
 
 from __future__ import annotations
 
-import math
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
