@@ -3,45 +3,77 @@
 from __future__ import annotations
 
 import inspect
+import math
+import os
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from airnp._arrays import dtype_name, from_numpy
-from airnp._checks import checked_seed, checked_whole
+from airnp._arrays import dtype_name, from_numpy, to_numpy
+from airnp._checks import checked_choice, checked_number, checked_seed, checked_whole
 from airnp.data.bounds import Bounds
+from airnp.engines.threads import checked_threads, using
 from airnp.fitting import fit
-from airnp.images.filling import Filler, warn_of_holes
-from airnp.images.masked_image import Group, Layout, MaskedImage, read_image
-from airnp.images.tiles import Grid, Tile, Values, blend
+from airnp.images.checkpoints import StageFile, fingerprint
+from airnp.images.inpainted import Inpainting
+from airnp.images.masked_image import Layout, MaskedImage, Place, read_image
+from airnp.images.painting import Painter, State
+from airnp.images.surfaces import biharmonic_surface, linear_surface
+from airnp.images.trials import Choice, Overrides, candidates, choose
 from airnp.regularizers import TotalVariation, default_regularizers
-from airnp.training.progress import CountBar
+from airnp.training.options import Checkpoint
+from airnp.training.progress import ShareBar
 
-_WIDEST_OVERLAP = 64
-_SMALLEST_TILE = 16
+Values = npt.NDArray[Any]
+Bools = npt.NDArray[np.bool_]
 
-_NOT_FOR_TILES = ("Y", "mask", "operator", "weights", "record", "progress", "checkpoint")
-"""Options of :func:`airnp.fit` for one matrix, which several tiles cannot share."""
+METHODS = ("auto", "patches", "air", "biharmonic", "linear")
 
-_FOR_TILES = tuple(name for name in inspect.signature(fit).parameters if name not in _NOT_FOR_TILES)
+_NOT_FOR_CHANNELS = (
+    "Y",
+    "mask",
+    "operator",
+    "weights",
+    "record",
+    "progress",
+    "checkpoint",
+    "xp",
+    "device",
+    "seed",
+)
+"""Options of :func:`airnp.fit` that several channels cannot share, or that inpaint has itself."""
+
+_FOR_AIR = tuple(name for name in inspect.signature(fit).parameters if name not in _NOT_FOR_CHANNELS)
+
+_MOST_CHANNELS = 24
+"""Channels that one patch holds; more are filled in portions."""
 
 
 def inpaint(
     image: Any,
     mask: Any = None,
     *,
+    method: Literal["auto", "patches", "air", "biharmonic", "linear"] = "auto",
+    quality: Literal["best", "fast"] = "best",
+    patch: int | None = None,
+    search: int | None = None,
+    neighbours: int | None = None,
     channel_axis: int | Literal["auto"] | None = "auto",
-    channels: Literal["apart", "together"] = "apart",
+    time_axis: int | None = None,
     bounds: tuple[float | None, float | None] | None = None,
-    tile: int = 700,
-    overlap: int | None = None,
+    full: bool = False,
     out: npt.NDArray[Any] | None = None,
     xp: Any = None,
     device: Any = None,
-    seed: int | None = None,
+    threads: int | None = None,
+    seed: int | None = 0,
     progress: bool = False,
+    time_limit: float | None = None,
+    checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
     **options: Any,
 ) -> Any:
     """Fill the missing pixels of a picture, or of every picture of a stack.
@@ -50,119 +82,302 @@ def inpaint(
     ----------
     image : array (H, W), (H, W, C) or (…, H, W, C)
         Integers (uint8, uint16, …) or floating point. An array of NumPy, CuPy, PyTorch or another array-API
-        namespace, a ``numpy.ma`` array, or nested lists. Never modified. A ``numpy.memmap`` is read tile by
-        tile.
-    mask : array of bool, or of 0 and 1, optional
-        True or 1 where observed. The shape of the image; or without its channels, which then share it; or
+        namespace, a ``numpy.ma`` array, or nested lists. Never modified.
+    mask : array of bool, of 0 and 1, or of 0 and 255, optional
+        True, 1 or 255 where observed. The shape of the image; or without its channels, which then share it; or
         (H, W), shared by all. Without it, NaN means missing.
+    method : {"auto", "patches", "air", "biharmonic", "linear"}
+        ``"auto"``: resembling patches, with settings chosen by trials on held-out pixels in the shape of the gaps,
+        and mixed with a smooth surface if that is better. ``"patches"``: the same without trials. ``"air"``: the
+        model of :func:`airnp.fit` for each channel, with total variation. ``"biharmonic"``, ``"linear"``: a smooth
+        surface, or linear interpolation.
+    quality : {"best", "fast"}
+        ``"fast"`` compares fewer patches, once or twice.
+    patch, search, neighbours : int, optional
+        Side of a patch in pixels, how far away similar patches are looked for, and how many of them form a group.
+        Default: chosen by trials; 10 pixels; 80.
     channel_axis : int, None or "auto"
         Axis of ``image`` that holds the channels. None: there are none, and the last two axes are the
         pictures, (…, H, W). ``"auto"``: the last axis, if there are three axes or more and it has at most
         four entries; other arrays of three axes or more need an answer.
-    channels : {"apart", "together"}
-        Whether each channel is a matrix of its own, or all of them, side by side, are one matrix H × (C·W);
-        see the notes.
+    time_axis : int, optional
+        Axis of the frames of a video: the frames before and after join the search for similar patches. Without
+        it, pictures of a stack are filled one by one.
     bounds : (low, high), optional
-        Filled pixels are clipped to these; either may be None. Default: the range of the dtype. Integers
-        are rounded.
-    tile : int
-        Pictures with more pixels than this along a side are done in tiles of at most so many, at least 16.
-    overlap : int, optional
-        Pixels that neighbouring tiles share at least, at most a third of ``tile``. They fade into each
-        other. Default: a quarter of ``tile``, but no more than 64.
+        Filled pixels are clipped to these; either may be None. Default: the range of the dtype, and of the observed
+        pixels, a little widened. Integers are rounded.
+    full : bool
+        Return an :class:`Inpainting` with the standard deviation of every filled pixel, intervals, what was chosen
+        and the error to expect.
     out : ndarray, optional
         Where to write the answer, such as a ``numpy.memmap``; of the image's shape and dtype, in memory of
         its own.
     xp : module, optional
-        Array namespace to compute in, such as ``cupy``. Default: that of the image.
+        Array namespace to compute in: ``cupy`` runs rounds of patches on a GPU, and ``"air"`` runs on any.
+        Default: that of the image.
     device : int or device, optional
         Where in that namespace. Default: that of the image.
+    threads : int, optional
+        CPU threads. Default: all processors. The answer does not depend on it.
     seed : int, optional
-        The same seed gives the same answer on the same machine. Every tile is fitted with it, so no tile
-        depends on another. Default: a new one.
+        Of the held-out pixels, and of ``"air"``. None draws one.
     progress : bool
-        Show a progress bar over the tiles.
+        Show a progress bar with the time left.
+    time_limit : float, optional
+        Seconds after which the picture is returned as it is then, filled at least by a smooth surface.
+    checkpoint : path or Checkpoint, optional
+        File to save the work in. The same call continues from it; it is removed at the end.
     **options
-        Further options of :func:`airnp.fit`, for every tile: ``max_iter``, ``stop``, ``regularizers``,
-        ``engine``, ….
+        Options of :func:`airnp.fit`, for ``method="air"``: ``max_iter``, ``stop``, ``regularizers``, ….
 
     Returns
     -------
-    array
-        Of the image's namespace, shape and dtype, or ``out``. Observed pixels are exactly as they were.
+    array or Inpainting
+        Of the image's namespace, shape and dtype, or ``out``. Observed pixels are exactly as they were. After Ctrl-C,
+        the picture so far.
 
     Raises
     ------
     ValueError, TypeError
         For input that cannot be meant; the message names the argument.
-    KeyboardInterrupt
-        When interrupted; what is finished is in ``out``.
-
-    Warns
-    -----
-    UserWarning
-        When a hole is so large that a tile has rows or columns without any observed pixel. The pixels of the
-        hole that are far from observed ones are then filled with less detail: from a larger region around
-        the tile, at a lower resolution.
-    EmptyLineWarning
-        When a picture that is done in one piece has a row or column without any observed pixel.
 
     Notes
     -----
-    Channels apart are the default because a fit then has the memory of one channel, however many there are,
-    and because they are mostly a little better where all channels share their gaps. Together pays where
-    every channel has gaps of its own, because what is missing in one is there in another. Both take about
-    the same time.
+    Gaps start from a smooth surface; those far from observed pixels from a smaller copy of the picture, which was
+    filled before. Then patches are joined with those that resemble them, and the energy of that graph is minimised
+    (:mod:`airnp.resemblance.patch_graph`). Then groups of resembling patches are modelled by Gaussians, a few times
+    (:mod:`airnp.resemblance.patches`). Only patches that touch a gap cost time.
 
-    For a video, ``channel_axis`` may name the axis of time.
+    A patch holds all channels, so they share what they know, also where each has gaps of its own.
 
-    Besides the image and the answer, memory is needed for the fit of one tile (28 matrices of its size) and
-    for the ``overlap`` rows between two rows of tiles. Arrays of other libraries than NumPy are copied to
-    the host as a whole. Tiles without a missing pixel are not fitted.
+    The answer does not depend on how the picture is cut: :func:`airnp.dask.inpaint` gives the same bits.
 
     Examples
     --------
     >>> import numpy as np
     >>> from airnp import masks
     >>> from airnp.commands.demo import scene
-    >>> grey = scene(32)
+    >>> grey = scene(64)
     >>> picture = np.rint(255 * np.stack([grey, grey**2, 1 - grey], axis=-1)).astype(np.uint8)
-    >>> mask = masks.random((32, 32), missing=0.3, seed=0)
-    >>> filled = inpaint(picture, mask, max_iter=6000, seed=0)
-    >>> filled.shape, filled.dtype, bool((filled[mask] == picture[mask]).all())
-    ((32, 32, 3), dtype('uint8'), True)
-    >>> bool(np.abs(filled - 1.0 * picture)[~mask].mean() < 20)
+    >>> mask = masks.random((64, 64), missing=0.3, seed=0)
+    >>> found = inpaint(picture, mask, full=True)
+    >>> found.image.shape, found.image.dtype, bool((found.image[mask] == picture[mask]).all())
+    ((64, 64, 3), dtype('uint8'), True)
+    >>> bool(np.abs(found.image - 1.0 * picture)[~mask].mean() < 6)
     True
     """
+    began = time.perf_counter()
+    checked_choice("method", method, METHODS)
+    checked_choice("quality", quality, ("best", "fast"))
+    given = Overrides(
+        *(
+            None if value is None else checked_whole(name, value, least=least)
+            for name, value, least in (
+                ("patch", patch, 2),
+                ("search", search, 1),
+                ("neighbours", neighbours, 4),
+            )
+        )
+    )
+    if method != "air" and options:
+        raise TypeError(
+            f"{next(iter(options))}: an option of airnp.fit, which needs method='air'; got method={method!r}"
+        )
+    if time_limit is not None and checked_number("time_limit", time_limit) <= 0:
+        raise ValueError(f"time_limit: expected more than 0 seconds, got {time_limit!r}")
     host, unmasked, home = read_image(image)
-    layout = Layout.of(host.shape, channel_axis, channels)
+    layout = Layout.of(host.shape, channel_axis, time_axis)
     picture = MaskedImage.of(host, unmasked, mask, layout)
-    grid = checked_grid(picture.values.shape[-2], picture.values.shape[-1], tile, overlap)
     limits = PixelLimits.of(host.dtype, bounds)
     answer = np.empty(host.shape, host.dtype) if out is None else _checked_out(out, host, home)
     if xp is None and home is not None:
         xp, device = home[0], home[1] if device is None else device
-    place = {"xp": xp, "device": device, "seed": checked_seed(seed)}
-    filler = Filler(picture, grid, {**checked_options(options), **place})
+    work = _Work(
+        method, quality, given, xp, device, checked_threads(threads), checked_seed(seed), bool(progress),
+        math.inf if time_limit is None else time.monotonic() + time_limit,
+        _checked_checkpoint(checkpoint), _checked_options(options) if method == "air" else {},
+    )  # fmt: skip
 
+    deviation = np.zeros(host.shape, np.float32) if full else None
     views = layout.arrange(answer)
-    with CountBar(picture.survey(grid), "tile", progress) as bar:
-        for group in picture.groups():
+    spread = None if deviation is None else layout.arrange(deviation)
+    reports = []
+    places = list(picture.pictures())
+    for place in places:
+        observed = picture.observed(place)
+        picture.check(place, observed)
+    for place in places:
+        observed = picture.observed(place)
+        filled = work.fill(picture.values[place], observed, place)
+        reports.append(filled)
+        view = views[place]
+        # Frame by frame: a video may be large.
+        for frame, seen in enumerate(observed):
+            content = limits.to_pixels(filled.values[frame], filled.low, filled.high)
+            view[frame] = np.where(seen, picture.values[place][frame], content)
+            if spread is not None and filled.deviation is not None:
+                spread[place][frame] = np.where(seen, 0, filled.deviation[frame])
+        if filled.stop_reason == "interrupted" and place != places[-1]:
+            raise KeyboardInterrupt
+    result = answer if home is None else from_numpy(answer, *home, dtype_name(answer.dtype))
+    if not full:
+        return result
+    return Inpainting.of(result, deviation, reports, method, time.perf_counter() - began)
 
-            def fill(tile: Tile, group: Group = group) -> Values | None:
-                filled = filler.fill(group, tile)
-                if filled is not None:
-                    bar.advance()
-                return filled
 
-            for piece, content in blend(grid, fill, leading=picture.values.shape[-3:-2]):
-                values, observed = picture.part(group, piece)
-                view = views[group][..., piece.rows, piece.columns]
-                view[...] = np.where(observed, values, limits.to_pixels(content))
-    warn_of_holes(filler.hole_count)
-    if home is None:
-        return answer
-    return from_numpy(answer, *home, dtype_name(answer.dtype))
+@dataclass(frozen=True, eq=False)
+class Filled:
+    """One filled picture.
+
+    Attributes
+    ----------
+    values : ndarray (T, C, H, W)
+        In units of the image.
+    deviation : ndarray of float32 (T, C, H, W) or None
+        Claimed standard deviations, before calibration.
+    choice : Choice or None
+        What the trials found.
+    low, high : float
+        Range of the observed pixels, a little widened.
+    unit : float
+        What 1 is in units of the image, for numbers of the choice.
+    stop_reason : str
+    """
+
+    values: Any
+    deviation: Any
+    choice: Choice | None
+    low: float
+    high: float
+    unit: float
+    stop_reason: str
+
+
+@dataclass
+class _Work:
+    """The options of a call, checked."""
+
+    method: str
+    quality: Any
+    given: Overrides
+    xp: Any
+    device: Any
+    threads: int
+    seed: int
+    progress: bool
+    deadline: float
+    checkpoint: Checkpoint | None
+    options: dict[str, Any]
+
+    def fill(self, image: Values, observed: Bools, place: Place) -> Filled:
+        """Fill one picture or video (T, C, H, W)."""
+        low, high = observed_range(image, observed)
+        margin = 0.05 * (high - low)
+        if self.method in ("biharmonic", "linear"):
+            surface = biharmonic_surface if self.method == "biharmonic" else linear_surface
+            values = _each_channel(image, observed, lambda one, seen: surface(one.astype(np.float64), seen))
+            return Filled(values, None, None, low, high, 1.0, "done")
+        if self.method == "air":
+            return Filled(self._air(image, observed), None, None, -math.inf, math.inf, 1.0, "done")
+        unit = high - low if high > low else 1.0
+        scaled = ((image - low) / unit).astype(np.float32)
+        with using(self.threads) as threads:
+            parts = [
+                self._patches(scaled[:, first : first + _MOST_CHANNELS], observed[:, first : first + _MOST_CHANNELS],
+                              threads, (*place, first))
+                for first in range(0, image.shape[1], _MOST_CHANNELS)
+            ]  # fmt: skip
+        values = np.concatenate([part[0] for part in parts], axis=1) * unit + low
+        spread = np.concatenate([part[1] for part in parts], axis=1) * unit
+        return Filled(values, spread, parts[0][2], low - margin, high + margin, unit, parts[0][3])
+
+    def _patches(
+        self, values: Values, observed: Bools, threads: int, place: Place
+    ) -> tuple[Values, Values, Choice, str]:
+        """Fill by resembling patches; return values, claimed deviations, the choice, and why it ended."""
+        device = self.xp if _is_cupy(self.xp) else None
+        values = np.where(observed, values, np.float32(0))
+        neighbours = 1 if values.shape[0] > 1 else 0
+        painter = Painter(threads, neighbours=neighbours, deadline=self.deadline)
+        if observed.all():
+            choice = Choice(next(iter(candidates(values.shape[1], self.quality, True, self.given).values())))
+            return values, np.zeros_like(values), choice, "done"
+        if self.method == "auto":
+            choice = choose(values, observed, self.quality, self.given, painter, self.seed, device)
+        else:
+            choice = Choice(next(iter(candidates(values.shape[1], self.quality, False, self.given).values())))
+        plan = choice.candidate.plan(device)
+        file = self._stage_file(values, observed, repr(choice.candidate), place)
+        with ShareBar(painter.cost(observed, plan) * (2 if choice.flat else 1), self.progress) as bar:
+            painter.on_progress, painter.file = bar.advance, file
+            state, start = painter.fill(values, observed, plan)
+            if choice.flat and not painter.stop_reason:
+                other, _ = painter.fill(values, observed, plan.without_levels())
+                state = state.mixed(other, choice.flat)
+        if file is not None and not painter.stop_reason:
+            file.remove()
+        if choice.smooth:
+            state = state.mixed(State(start, state.variances), choice.smooth)
+        return (
+            state.values,
+            choice.calibration.deviation(state.variances),
+            choice,
+            painter.stop_reason or "done",
+        )
+
+    def _stage_file(self, values: Values, observed: Bools, settings: str, place: Place) -> StageFile | None:
+        if self.checkpoint is None:
+            return None
+        path = self.checkpoint.file
+        if any(place):
+            path = path.with_name(f"{path.stem}-{'-'.join(map(str, place))}{path.suffix}")
+        return StageFile(path, self.checkpoint.every, fingerprint(values, observed, settings))
+
+    def _air(self, image: Values, observed: Bools) -> Values:
+        """Fit each channel by itself."""
+        place = {"xp": self.xp, "device": self.device, "seed": self.seed, "progress": self.progress}
+
+        def complete(one: Values, seen: Bools) -> Values:
+            result = fit(one, seen, **self.options, **place)
+            if result.stop_reason == "interrupted":
+                raise KeyboardInterrupt
+            return np.asarray(to_numpy(result.matrix))
+
+        return _each_channel(image, observed, complete)
+
+
+def observed_range(image: Values, observed: Bools) -> tuple[float, float]:
+    """Return the smallest and the largest observed value of a picture (T, C, H, W)."""
+    low, high = math.inf, -math.inf
+    for frame, seen in zip(image, observed, strict=True):
+        known = frame[seen]
+        if known.size:
+            low, high = min(low, float(known.min())), max(high, float(known.max()))
+    return low, high
+
+
+def _each_channel(image: Values, observed: Bools, complete: Callable[[Values, Bools], Values]) -> Values:
+    """Fill channels (T, C, H, W) one by one; one without any observed pixel gets the mean of the others."""
+    filled = np.empty(image.shape, np.result_type(image.dtype, np.float32))
+    for place in np.ndindex(image.shape[:2]):
+        one, seen = image[place], observed[place]
+        if seen.all():
+            filled[place] = one
+        elif seen.any():
+            filled[place] = complete(np.where(seen, one, 0), seen)
+        else:
+            filled[place] = image[observed].mean()
+    return filled
+
+
+def _is_cupy(xp: Any) -> bool:
+    return xp is not None and "cupy" in getattr(xp, "__name__", "")
+
+
+def _checked_checkpoint(checkpoint: Any) -> Checkpoint | None:
+    if checkpoint is None or isinstance(checkpoint, Checkpoint):
+        return checkpoint
+    return Checkpoint(checkpoint)
 
 
 def _checked_out(out: Any, host: Values, home: Any) -> Values:
@@ -182,24 +397,14 @@ def _checked_out(out: Any, host: Values, home: Any) -> Values:
     return out
 
 
-def checked_grid(height: int, width: int, tile: Any, overlap: Any) -> Grid:
-    """Return the tiles that ``tile`` and ``overlap`` ask for; raise if they cannot be."""
-    size = checked_whole("tile", tile, least=_SMALLEST_TILE)
-    if overlap is None:
-        overlap = min(size // 4, _WIDEST_OVERLAP)
-    return Grid(height, width, size, checked_whole("overlap", overlap, least=0))
-
-
-def checked_options(options: dict[str, Any]) -> dict[str, Any]:
+def _checked_options(options: dict[str, Any]) -> dict[str, Any]:
     """Return options of :func:`airnp.fit`, by default with total variation; raise for others.
 
     Neighbouring pixels of a picture resemble each other, so total variation stands beside AIR's graphs.
     """
     for name in options:
-        if name not in _FOR_TILES:
-            raise TypeError(
-                f"{name}: not an option of inpaint; of airnp.fit's it has {', '.join(_FOR_TILES)}"
-            )
+        if name not in _FOR_AIR:
+            raise TypeError(f"{name}: not an option of inpaint; of airnp.fit's it has {', '.join(_FOR_AIR)}")
     return {"regularizers": [*default_regularizers(), TotalVariation()], **options}
 
 
@@ -226,8 +431,9 @@ class PixelLimits:
         assert limits is not None
         return cls(dtype, limits)
 
-    def to_pixels(self, content: Values) -> Values:
-        """Round and clip floating-point numbers to pixels."""
+    def to_pixels(self, content: Values, low: float, high: float) -> Values:
+        """Round and clip floating-point numbers to pixels, within [low, high] as well."""
+        content = np.clip(content, low, high)
         if self.dtype.kind != "f":
             return np.asarray(self.limits.put_on(content)).astype(self.dtype)
         with np.errstate(over="ignore"):  # too large for the dtype is above the bounds, too

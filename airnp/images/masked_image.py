@@ -1,4 +1,4 @@
-"""An image with its mask: which axes are channels, height and width, and how tiles of it are read."""
+"""An image with its mask: which axes are time, channels, height and width, and what is observed."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ from typing import Any
 
 import array_api_compat as compat
 import numpy as np
+import numpy.typing as npt
 
 from airnp._arrays import dtype_name, to_numpy
 from airnp._checks import checked_whole
-from airnp.images.tiles import Bools, Grid, Tile, Values
 
-Group = tuple[int, ...]
-"""The index of what is filled as one problem: a picture of the stack, or one channel of it."""
+Values = npt.NDArray[Any]
+Bools = npt.NDArray[np.bool_]
+
+Place = tuple[int, ...]
+"""The index of a picture or video in a stack."""
 
 _KINDS = frozenset(
     [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
@@ -47,7 +50,7 @@ def read_image(image: Any) -> tuple[Values, Bools | None, tuple[Any, Any] | None
 
 @dataclass(frozen=True)
 class MaskedImage:
-    """An image and its mask, both arranged as (groups…, channels of a group, H, W)."""
+    """An image and its mask, both arranged as (stack…, frames, channels, H, W)."""
 
     values: Values
     mask: Values | None
@@ -62,83 +65,88 @@ class MaskedImage:
         mask = None if mask is None else layout.arrange_mask(mask, host.shape)
         return cls(layout.arrange(host), mask, None if unmasked is None else layout.arrange(unmasked), layout)
 
-    def groups(self) -> Iterator[Group]:
-        """Yield the indices of the groups, each of which is filled as one problem."""
-        return iter(np.ndindex(self.values.shape[:-3]))
+    def pictures(self) -> Iterator[Place]:
+        """Yield the indices of the pictures or videos of the stack, each of which is filled by itself."""
+        return iter(np.ndindex(self.values.shape[:-4]))
 
-    def part(self, group: Group, tile: Tile) -> tuple[Values, Bools]:
-        """Return pixels (channels of the group, rows, columns), and which of them are observed."""
-        where: Any = (*group, slice(None), tile.rows, tile.columns)
-        values = np.asarray(self.values[where])
+    def observed(self, place: Place) -> Bools:
+        """Return which pixels (frames, channels, H, W) are observed; raise for a mask with other values."""
         if self.mask is None:
-            return values, ~np.isnan(values) if self.unmasked is None else np.asarray(self.unmasked[where])
-        marks = np.asarray(self.mask[where])
-        observed = marks == 1
-        if marks.dtype.kind != "b" and not bool((observed | (marks == 0)).all()):
-            odd = marks[~observed & (marks != 0)][0]
-            raise ValueError(f"mask: expected True/False or 1/0 (1 = observed), found {odd}")
-        return values, observed if self.unmasked is None else observed & self.unmasked[where]
+            if self.unmasked is not None:
+                return np.ascontiguousarray(self.unmasked[place])
+            return ~np.isnan(self.values[place])
+        marks = np.asarray(self.mask[place])
+        observed = read_marks(marks)
+        return np.ascontiguousarray(observed if self.unmasked is None else observed & self.unmasked[place])
 
-    def survey(self, grid: Grid) -> int:
-        """Check every pixel once; return how many tiles have missing ones."""
-        count = 0
-        for group in self.groups():
-            seen = False
-            for tile in grid:
-                values, observed = self.part(group, tile)
-                bad = observed & ~np.isfinite(values)
+    def check(self, place: Place, observed: Bools) -> None:
+        """Raise if an observed pixel is NaN or infinite, or if a channel has none at all."""
+        values = self.values[place]
+        if values.dtype.kind == "f":
+            for frame in range(values.shape[0]):
+                bad = observed[frame] & ~np.isfinite(values[frame])
                 if bad.any():
-                    channel, row, column = np.argwhere(bad)[0].tolist()
-                    inside = channel, tile.rows.start + row, tile.columns.start + column
+                    inside = frame, *np.argwhere(bad)[0].tolist()
                     raise ValueError(
                         "image: observed pixels are NaN or infinite, first at "
-                        f"{self.layout.place(group, inside)}; mark them as missing in mask"
+                        f"{self.layout.place(place, inside)}; mark them as missing in mask"
                     )
-                seen = seen or bool(observed.any())
-                count += not observed.all()
-            if not seen:
-                raise nothing_observed_error(group)
-        return count
+        if not observed.any():
+            raise nothing_observed_error(place)
+
+
+def read_marks(marks: Values) -> Bools:
+    """Return where a mask of booleans, of 0 and 1, or of 0 and 255 says that a pixel is observed."""
+    if marks.dtype.kind == "b":
+        return marks
+    observed: Bools = (marks == 1) | (marks == 255)
+    odd = ~observed & (marks != 0)
+    if odd.any():
+        raise ValueError(f"mask: expected True/False, 1/0 or 255/0 (0 = missing), found {marks[odd].flat[0]}")
+    if (marks == 1).any() and (marks == 255).any():
+        raise ValueError("mask: expected either 1 or 255 for observed pixels, found both")
+    return observed
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Which axes of an image are its channels, height and width, and whether channels are filled together.
+    """Which axes of an image are time, channels, height and width.
 
     Attributes
     ----------
     axes : tuple of int
-        The image's axes in the order stack, channels, height, width.
-    joint : bool
-        Whether all channels of a picture are one problem.
-    has_channels : bool
+        The image's axes in the order stack, time, channels, height, width.
+    has_time, has_channels : bool
+        Whether the image has these axes.
     """
 
     axes: tuple[int, ...]
-    joint: bool
+    has_time: bool
     has_channels: bool
 
     @classmethod
-    def of(cls, shape: tuple[int, ...], channel_axis: Any, channels: Any) -> Layout:
+    def of(cls, shape: tuple[int, ...], channel_axis: Any, time_axis: Any = None) -> Layout:
         """Return the layout of an image of this shape."""
-        if channels not in ("apart", "together"):
-            raise ValueError(f"channels: expected 'apart' or 'together', got {channels!r}")
-        axis = _checked_channel_axis(shape, channel_axis)
-        others = [place for place in range(len(shape)) if place != axis]
+        channel = _checked_channel_axis(shape, channel_axis)
+        time = _checked_axis("time_axis", shape, time_axis)
+        if time is not None and time == channel:
+            raise ValueError(f"time_axis: expected another axis than channel_axis, got {time} for both")
+        others = [place for place in range(len(shape)) if place not in (channel, time)]
         if len(others) < 2:
-            raise ValueError(f"image: expected two axes or more beside channels, got shape {shape}")
+            raise ValueError(f"image: expected two axes or more beside channels and time, got shape {shape}")
         if 0 in shape:
             raise ValueError(f"image: expected at least one pixel, got shape {shape}")
-        if axis is None:
-            if channels == "together":
-                raise ValueError("channels: 'together' needs channels, but channel_axis is None")
-            return cls(tuple(others), False, False)
-        return cls((*others[:-2], axis, *others[-2:]), channels == "together", True)
+        named = [axis for axis in (time, channel) if axis is not None]
+        return cls((*others[:-2], *named, *others[-2:]), time is not None, channel is not None)
 
     def arrange(self, array: Values) -> Values:
-        """Return an array of the image's shape as a view (groups…, channels of a group, H, W)."""
-        ordered = np.transpose(array, self.axes)
-        return ordered if self.joint else ordered[..., np.newaxis, :, :]
+        """Return an array of the image's shape as a view (stack…, frames, channels, H, W)."""
+        return self._with_all_axes(np.transpose(array, self.axes))
+
+    def _with_all_axes(self, ordered: Values) -> Values:
+        if not self.has_channels:
+            ordered = ordered[..., np.newaxis, :, :]
+        return ordered if self.has_time else ordered[..., np.newaxis, :, :, :]
 
     def arrange_mask(self, mask: Values, shape: tuple[int, ...]) -> Values:
         """Return a mask of any allowed shape as a view of the shape of the arranged image."""
@@ -153,12 +161,13 @@ class Layout:
             return self.arrange(mask)
         if mask.ndim > 2:
             mask = mask[..., np.newaxis, :, :]
-        whole = np.broadcast_to(mask, ordered)
-        return whole if self.joint else whole[..., np.newaxis, :, :]
+        return self._with_all_axes(np.broadcast_to(mask, ordered))
 
-    def place(self, group: Group, inside: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the index, in the original image, of a pixel (channel, row, column) of a group."""
-        ordered = (*group, *(inside if self.joint else inside[1:]))
+    def place(self, picture: Place, inside: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the index, in the original image, of a pixel (frame, channel, row, column) of a picture."""
+        frame, channel, *pixel = inside
+        named = ([frame] if self.has_time else []) + ([channel] if self.has_channels else [])
+        ordered = (*picture, *named, *pixel)
         return tuple(int(ordered[self.axes.index(axis)]) for axis in range(len(self.axes)))
 
 
@@ -178,10 +187,17 @@ def _checked_channel_axis(shape: tuple[int, ...], channel_axis: Any) -> int | No
             f"channel_axis: cannot tell from the shape {shape} which axis holds channels; expected its "
             "number, or None for a stack (…, H, W) without channels"
         )
-    axis = checked_whole("channel_axis", channel_axis, least=-len(shape))
+    return _checked_axis("channel_axis", shape, channel_axis)
+
+
+def _checked_axis(name: str, shape: tuple[int, ...], axis: Any) -> int | None:
+    """Return an axis as a number of at least 0, or None."""
+    if axis is None:
+        return None
+    axis = checked_whole(name, axis, least=-len(shape))
     if axis >= len(shape):
-        raise ValueError(f"channel_axis: expected an axis of an image of shape {shape}, got {axis}")
-    return axis % len(shape)
+        raise ValueError(f"{name}: expected an axis of an image of shape {shape}, got {axis}")
+    return int(axis % len(shape))
 
 
 def check_kind(dtype: Any) -> None:
@@ -196,10 +212,10 @@ def check_mask(dtype: np.dtype[Any], mask: Any) -> None:
     if mask is None and dtype.kind != "f":
         raise ValueError(f"mask: expected one, because an image of {dtype} has no NaN to mark missing pixels")
     if mask is not None and mask.dtype.kind not in "biuf":
-        raise TypeError(f"mask: expected booleans or 0 and 1, got dtype {mask.dtype}")
+        raise TypeError(f"mask: expected booleans, 0 and 1, or 0 and 255, got dtype {mask.dtype}")
 
 
-def nothing_observed_error(group: Group) -> ValueError:
-    """Return the error for a picture or channel without any observed pixel."""
-    where = f" in picture or channel {group} of the stack" if group else ""
+def nothing_observed_error(place: Place) -> ValueError:
+    """Return the error for a picture without any observed pixel."""
+    where = f" in picture {place} of the stack" if place else ""
     return ValueError(f"mask: no pixel is observed{where}")

@@ -175,26 +175,36 @@ class PixelLaplacian:
         return float(self.weights.sum(dtype=np.float64)) / max(joined, 1)
 
     def minimise(
-        self, picture: Values, observed: Bools, how: GraphSettings, tolerance: float = 3e-5, most: int = 300
+        self,
+        picture: Values,
+        observed: Bools,
+        first_order: float | None = 0.1,
+        *,
+        tolerance: float = 3e-5,
+        max_iter: int = 300,
     ) -> Values:
-        """Return a picture (C, H, W) whose missing pixels minimise ‖L′x‖² + share · degree · xᵀL′x."""
+        """Return a picture (C, H, W) whose missing pixels minimise ‖L′x‖² + first_order · degree · xᵀL′x.
+
+        Parameters
+        ----------
+        picture : ndarray of float32 (C, H, W)
+            Missing pixels are the start.
+        observed : ndarray of bool (C, H, W)
+        first_order : float or None
+            None is the energy xᵀL′x alone.
+        tolerance, max_iter
+            Of the conjugate gradients.
+        """
         from airnp.resemblance import _graph_kernels as kernels
 
         filled = np.array(picture, np.float32, order="C")
-        share = how.first_order * self.mean_degree
+        orders = (1.0, 0.0) if first_order is None else (first_order * self.mean_degree, 1.0)
         for x, seen in zip(filled, observed, strict=True):
             unknown = np.flatnonzero(~seen)
             if unknown.size:
+                flat = x.reshape(-1)
                 kernels.solve(
-                    self.starts,
-                    self.others,
-                    self.weights,
-                    x.reshape(-1),
-                    unknown,
-                    share,
-                    1.0,
-                    tolerance,
-                    most,
+                    self.starts, self.others, self.weights, flat, unknown, *orders, tolerance, max_iter
                 )
         return filled
 

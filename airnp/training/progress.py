@@ -63,6 +63,22 @@ class CountBar(_Bar):
             self._bar.update()
 
 
+class ShareBar(_Bar):
+    """A bar over the share of some work that is done, with the time left."""
+
+    def __init__(self, total: float, shown: bool) -> None:
+        super().__init__(100, "%", shown)
+        self._unit = 100 / total if total > 0 else 0.0
+        self._done = 0.0
+
+    def advance(self, label: str, cost: float) -> None:
+        """Count work of some cost, and name what is being done."""
+        self._done = min(100.0, self._done + cost * self._unit)
+        if self._bar is not None:
+            self._bar.set_description(label, refresh=False)
+            self._bar.update(int(self._done) - self._bar.n)
+
+
 @contextmanager
 def held_back() -> Iterator[None]:
     """Let an interrupt wait until the block is done.

@@ -1,0 +1,102 @@
+"""What ``airnp.inpaint`` returns with ``full=True``: the picture, how sure each pixel is, and what was chosen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from airnp._arrays import to_numpy
+from airnp._checks import checked_number
+
+
+@dataclass(frozen=True, eq=False)
+class Inpainting:
+    """A filled picture.
+
+    Attributes
+    ----------
+    image : array
+        The picture without gaps, of the shape and dtype that it came in.
+    std : ndarray of float32 or None
+        Standard deviation of every filled pixel, in units of the image; 0 where observed. None for methods that
+        have none (``"air"``, ``"biharmonic"``, ``"linear"``).
+    method : str
+    chosen : dict
+        What the trials chose: ``patch``, ``search``, ``neighbours``, ``rounds``, ``graphs``, and the shares ``smooth``
+        (of the smooth surface) and ``flat`` (without smaller copies); ``tried``: the error of all that was tried.
+    expected : float
+        Mean absolute error to expect on the missing pixels, in units of the image; NaN if there were no trials.
+    expected_error : float
+        Standard error of that.
+    stop_reason : {"done", "time limit", "interrupted"}
+    seconds : float
+    """
+
+    image: Any
+    std: Any
+    method: str
+    chosen: dict[str, Any]
+    expected: float
+    expected_error: float
+    stop_reason: str
+    seconds: float
+    _spread: Any = field(repr=False, default=None)
+    _reports: Any = field(repr=False, default=())
+
+    @classmethod
+    def of(cls, image: Any, deviation: Any, reports: Any, method: str, seconds: float) -> Inpainting:
+        """Put together what was found for the pictures of a stack."""
+        choices = [(report.choice, report.unit) for report in reports if report.choice is not None]
+        if not choices:
+            return cls(image, None, method, {}, float("nan"), float("nan"), reports[0].stop_reason, seconds)
+        errors = [choice.expected * unit for choice, unit in choices]
+        unsure = [choice.standard_error * unit for choice, unit in choices]
+        first = choices[0][0]
+        last = first.candidate.rounds[-1] if first.candidate.rounds else None
+        chosen = {
+            "patch": None if last is None else last.patch,
+            "search": first.candidate.graph.search,
+            "neighbours": None if last is None else last.neighbours,
+            "graphs": first.candidate.graphs,
+            "rounds": len(first.candidate.rounds),
+            "smooth": first.smooth,
+            "flat": first.flat,
+            "tried": {name: error * choices[0][1] for name, error in first.errors.items()},
+        }
+        reason = next((report.stop_reason for report in reports if report.stop_reason != "done"), "done")
+        count = len(errors)
+        return cls(
+            image,
+            deviation * np.float32(first.calibration.width(0.9) / 1.645),
+            method,
+            chosen,
+            float(np.mean(errors)),
+            float(np.sqrt(np.sum(np.square(unsure)))) / count,
+            reason,
+            seconds,
+            deviation,
+            [choice.calibration for choice, _ in choices],
+        )
+
+    def interval(self, level: float = 0.9) -> tuple[Any, Any]:
+        """Return the ends of intervals that cover the true pixels with a probability of about ``level``.
+
+        Parameters
+        ----------
+        level : float
+            Between 0 and 1.
+
+        Returns
+        -------
+        low, high : ndarray of float64
+            Of the image's shape; both are the pixel itself where it is observed.
+        """
+        if not 0 < checked_number("level", level) < 1:
+            raise ValueError(f"level: expected a number between 0 and 1, got {level!r}")
+        if self._spread is None:
+            raise ValueError(f"interval: method {self.method!r} has no variances; use 'auto' or 'patches'")
+        width = self._reports[0].width(level) * self._spread.astype(np.float64)
+        centre = to_numpy(self.image).astype(np.float64)
+        return centre - width, centre + width

@@ -1,0 +1,366 @@
+"""Choose how to fill a picture by trials on pixels that are held out in the shape of its gaps.
+
+A part of the picture is filled without them, once for every candidate. What is learned: which patches, how many
+rounds, whether small copies help, how much of the smooth surface to keep, how wide intervals must be, and the error
+to expect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from airnp.data.holdout import have_holes, like_the_gaps
+from airnp.images.painting import Painter, Plan, State
+from airnp.resemblance.patch_graph import GraphSettings
+from airnp.resemblance.patches import Round
+from airnp.resemblance.stages import Graph, Patches, Stage
+
+Values = npt.NDArray[np.float32]
+Bools = npt.NDArray[np.bool_]
+Quality = Literal["best", "fast"]
+
+_SHARE = 0.06
+"""Share of the observed pixels that are held out."""
+
+_SIDE = {"best": 160, "fast": 104}
+"""Side, in pixels, of the parts that trials use; larger if the holes are."""
+
+_PARTS = {"best": 2, "fast": 1}
+
+_LARGEST_ROW = 110
+"""Patches with more entries than this take too long."""
+
+_LARGEST_WEIGHT = 5.0
+"""Of a held-out pixel, beside a mean of 1."""
+
+_DEEP = 3.0
+"""Holes whose pixels are farther than this from observed ones, on average, are tried without copies, too."""
+
+_BLOCK = 8
+"""Errors within squares of so many pixels are taken for one piece of evidence."""
+
+
+@dataclass(frozen=True)
+class Overrides:
+    """What the user has chosen; None leaves it to the trials."""
+
+    patch: int | None = None
+    search: int | None = None
+    neighbours: int | None = None
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A way to fill a picture.
+
+    Attributes
+    ----------
+    graphs : int
+        Times that patches are joined by a graph.
+    rounds : tuple of Round
+        Rounds of Gaussian patches after that.
+    levels : bool
+        Whether gaps far from observed pixels start from smaller copies of the picture.
+    graph : GraphSettings
+    """
+
+    graphs: int
+    rounds: tuple[Round, ...]
+    levels: bool = True
+    graph: GraphSettings = GraphSettings()
+
+    def plan(self, xp: Any = None) -> Plan:
+        """Return the stages."""
+        stages: list[Stage] = [Graph(self.graph)] * self.graphs
+        return Plan((*stages, *(Patches(how, xp) for how in self.rounds)), self.levels)
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """How large errors are beside the standard deviations that the model claims.
+
+    Attributes
+    ----------
+    ratios : ndarray
+        Quantiles of |error| / claimed standard deviation of held-out pixels, at levels from 0 to 1.
+    floor : float
+        Variance that is added to the claimed one.
+    """
+
+    ratios: Values
+    floor: float
+
+    @classmethod
+    def of(cls, ratios: Values, weights: Values, floor: float) -> Calibration:
+        """Return the calibration by weighted ratios: each stands as often as its weight says."""
+        order = np.argsort(ratios)
+        share = np.cumsum(weights[order]) / weights.sum()
+        places = np.minimum(np.searchsorted(share, np.linspace(0, 1, 501)), ratios.size - 1)
+        return cls(ratios[order][places].astype(np.float32), floor)
+
+    def deviation(self, variances: Any) -> Any:
+        """Return the claimed standard deviation."""
+        return np.sqrt(variances + self.floor)
+
+    def width(self, level: float) -> float:
+        """Return how many claimed standard deviations an interval reaches to each side."""
+        return float(np.quantile(self.ratios, level))
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """What the trials found.
+
+    Attributes
+    ----------
+    candidate : Candidate
+    flat : float
+        Share of the filling without smaller copies, in a mean with the one that has them.
+    smooth : float
+        Share of the smooth surface in the answer.
+    calibration : Calibration
+    expected, standard_error : float
+        Mean absolute error on held-out pixels, in units of the picture's range, and how well it is known.
+    errors : dict
+        Mean absolute error of everything that was tried, by name.
+    """
+
+    candidate: Candidate
+    flat: float = 0.0
+    smooth: float = 0.0
+    calibration: Calibration = field(
+        default_factory=lambda: Calibration(np.linspace(0, 2.5, 100, dtype=np.float32), 1e-6)
+    )
+    expected: float = float("nan")
+    standard_error: float = float("nan")
+    errors: dict[str, float] = field(default_factory=dict)
+
+
+def candidates(channels: int, quality: Quality, scattered: bool, given: Overrides) -> dict[str, Candidate]:
+    """Return the ways to fill a picture that are worth trying, by name."""
+    small, large = {1: (6, 8), 2: (5, 7), 3: (5, 6), 4: (4, 5)}.get(
+        channels, (int(max(2, (_LARGEST_ROW / channels) ** 0.5)),) * 2
+    )
+    # Scattered gaps want small patches. In holes, large ones carry structure further.
+    sides = {small} if scattered or quality == "fast" else {small, large}
+    if given.patch is not None:
+        sides = {given.patch}
+    found = {}
+    for side in sorted(sides, reverse=True):
+        own = Round(
+            patch=side,
+            stride=max(1, side // 2),
+            search=given.search or 10,
+            neighbours=given.neighbours or (80 if quality == "best" else 64),
+            answers=12 if quality == "best" else 8,
+        )
+        steps = (1.7, 1.7, 1.0) if quality == "best" else (1.7, 1.0)
+        rounds = tuple(replace(own, step=step) for step in steps)
+        graphs = (2 if scattered else 3) if quality == "best" else 1
+        graph = GraphSettings(search=given.search or 10)
+        found[f"patches of {side}"] = Candidate(graphs, rounds, graph=graph)
+    return found
+
+
+def choose(
+    values: Values,
+    observed: Bools,
+    quality: Quality,
+    given: Overrides,
+    painter: Painter,
+    seed: int,
+    xp: Any = None,
+) -> Choice:
+    """Try candidates on parts of a picture (T, C, H, W); return the best, and what its errors teach."""
+    rng = np.random.default_rng([seed, 15])
+    scattered = not have_holes(_flat(observed))
+    tried = candidates(values.shape[1], quality, scattered, given)
+    first = next(iter(tried.values()))
+    parts = list(sample(values, observed, scattered, quality, rng))
+    if not parts:
+        return Choice(first)
+    evidence = [_try(part, tried, painter, xp) for part in parts]
+    truth = np.concatenate([part.truth for part in parts])
+    weights = np.concatenate([part.weights for part in parts])
+    blocks = np.concatenate([part.blocks + 10**7 * number for number, part in enumerate(parts)])
+    answers = {
+        name: np.concatenate([each[name][0] for each in evidence])
+        for name in set.intersection(*map(set, evidence))
+    }
+    variances = {name: np.concatenate([each[name][1] for each in evidence]) for name in answers}
+    errors = {
+        name: float(np.average(np.abs(answer - truth), weights=weights)) for name, answer in answers.items()
+    }
+    ways = [name for name in answers if not name.startswith("smooth") and not name.endswith("without copies")]
+    best = min(ways, key=lambda name: errors[name])
+    answer, variance = answers[best], variances[best]
+
+    flat = smooth = 0.0
+    other = f"{best.split(',')[0]}, without copies"
+    if other in answers:
+        flat = _share(answer, answers[other], truth, weights, blocks, prior=0.5)
+        answer = (1 - flat) * answer + flat * answers[other]
+        variance = (1 - flat) * variance + flat * variances[other]
+    if "smooth" in answers:
+        smooth = _share(answer, answers["smooth"], truth, weights, blocks, prior=0.0)
+        answer = (1 - smooth) * answer + smooth * answers["smooth"]
+    error = np.abs(answer - truth)
+    floor = max(1e-8, float(np.quantile(error, 0.2)) ** 2)
+    calibration = Calibration.of(error / np.sqrt(variance + floor), weights, floor)
+    name, _, rounds = best.partition(", rounds: ")
+    candidate = replace(tried[name], rounds=tried[name].rounds[: int(rounds)])
+    expected, unsure = _mean_and_error(error, weights, blocks)
+    return Choice(candidate, flat, smooth, calibration, expected, unsure, errors)
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """A part of a picture (T, C, h, w), with pixels held out."""
+
+    values: Values
+    observed: Bools
+    held: Bools
+    deep: bool
+
+    @property
+    def truth(self) -> Values:
+        """The held-out pixels."""
+        return self.values[self.held]
+
+    @property
+    def weights(self) -> Values:
+        """How much each held-out pixel counts, so that together they are as hard as the real gaps.
+
+        Holding out makes gaps denser. What decides is how much is observed around a pixel: held-out pixels are
+        weighted so that this has the distribution that it has for the real gaps.
+        """
+        from scipy.ndimage import gaussian_filter
+
+        def nearby(observed: Bools) -> Values:
+            planes = (gaussian_filter(plane.astype(np.float32), 1.5) for plane in observed[0])
+            return np.stack(list(planes))[np.newaxis]
+
+        real = self.observed | self.held
+        wanted, present = nearby(real)[~real], nearby(self.observed)[self.held]
+        edges = np.unique(np.quantile(wanted, np.linspace(0, 1, 9)[1:-1]))
+        bins = np.searchsorted(edges, present)
+        targets = np.bincount(np.searchsorted(edges, wanted), minlength=edges.size + 1) / wanted.size
+        counts = np.bincount(bins, minlength=edges.size + 1) / present.size
+        return np.minimum(targets[bins] / counts[bins], _LARGEST_WEIGHT)
+
+    @property
+    def blocks(self) -> Any:
+        """A number for each held-out pixel, the same for those that are close together."""
+        _, _, rows, columns = np.nonzero(self.held)
+        return rows // _BLOCK * 10**4 + columns // _BLOCK
+
+
+def sample(
+    values: Values, observed: Bools, scattered: bool, quality: Quality, rng: np.random.Generator
+) -> Iterator[Part]:
+    """Yield parts of a picture with about as many gaps as the whole, and pixels of them to hold out."""
+    from scipy.ndimage import find_objects, label
+
+    frames, _, height, width = values.shape
+    side = _SIDE[quality]
+    deep = depth(observed) > _DEEP
+    if deep:
+        boxes = find_objects(label(~_flat(observed))[0])
+        largest = max(
+            (max(box[0].stop - box[0].start, box[1].stop - box[1].start) for box in boxes), default=0
+        )
+        side = min(max(side, 4 * largest), 2 * _SIDE["best"])
+    tall, wide = min(side, height), min(side, width)
+    whole = (tall, wide) == (height, width)
+    gaps = ~observed.all(axis=1)
+    places = []
+    for _ in range(1 if whole and frames == 1 else 40):
+        frame = int(rng.integers(frames))
+        top, left = (int(rng.integers(length - size + 1)) for length, size in ((height, tall), (width, wide)))
+        window = gaps[frame, top : top + tall, left : left + wide]
+        if 0 < window.sum() < 0.98 * window.size:
+            places.append((abs(float(window.mean()) - float(gaps.mean())), frame, top, left))
+    count = _PARTS[quality] if tall * wide * 4 < height * width else 1
+    for _, frame, top, left in sorted(places)[:count]:
+        place = (slice(frame, frame + 1), slice(None), slice(top, top + tall), slice(left, left + wide))
+        seen = observed[place]
+        held = _held_out(seen[0], _flat(seen), scattered, rng)[np.newaxis]
+        if held.sum() >= 20 and (seen & ~held).any(axis=(0, 2, 3)).all():
+            yield Part(values[place], seen & ~held, held, deep)
+
+
+def depth(observed: Bools) -> float:
+    """Return how many pixels the gaps of a picture (T, C, H, W) are away from observed ones, on average."""
+    from scipy.ndimage import distance_transform_edt
+
+    distances = [distance_transform_edt(~frame.all(axis=0)) for frame in observed]
+    return float(sum(each.sum() for each in distances) / sum((each > 0).sum() for each in distances))
+
+
+def _held_out(observed: Bools, flat: Bools, scattered: bool, rng: np.random.Generator) -> Bools:
+    """Return which pixels (C, h, w) to hold out: the same in all channels if they share their gaps."""
+    share = _SHARE if scattered else 2 * _SHARE
+    if (observed == flat).all():
+        held = like_the_gaps(flat, max(40, round(share * int(flat.sum()))), rng)
+        return np.broadcast_to(held, observed.shape) & observed
+    return np.stack([
+        like_the_gaps(channel, max(40, round(share * int(channel.sum()))), rng) if channel.sum() > 100 else ~channel & channel
+        for channel in observed
+    ])  # fmt: skip
+
+
+def _try(
+    part: Part, tried: dict[str, Candidate], painter: Painter, xp: Any
+) -> dict[str, tuple[Values, Values]]:
+    """Return the answers of all candidates at the held-out pixels, and the variances that they claim."""
+    found: dict[str, tuple[Values, Values]] = {}
+
+    def keep(name: str, state: State) -> None:
+        found[name] = state.values[part.held], state.variances[part.held]
+
+    for levels in (True, False) if part.deep else (True,):
+        common: State | None = None
+        for name, candidate in tried.items():
+            plan = replace(candidate, levels=levels).plan(xp)
+            if common is None:
+                start = painter.begin(part.values, part.observed, plan)
+                if levels:
+                    keep("smooth", start)
+                common = painter.advance(start, part.observed, plan.stages[: candidate.graphs])
+            state = common
+            for number, stage in enumerate(plan.stages[candidate.graphs :], start=1):
+                state = painter.advance(state, part.observed, (stage,))
+                if levels:
+                    keep(f"{name}, rounds: {number}", state)
+            if not levels:
+                keep(f"{name}, without copies", state)
+    return found
+
+
+def _share(one: Values, other: Values, truth: Values, weights: Values, blocks: Any, prior: float) -> float:
+    """Return the share of ``other`` in a mean of two answers: ``prior`` unless another is clearly better."""
+    shares = np.linspace(0, 1, 11)
+    errors = [np.abs((1 - share) * one + share * other - truth) for share in shares]
+    usual = np.abs((1 - prior) * one + prior * other - truth)
+    best = int(np.argmin([np.average(error, weights=weights) for error in errors]))
+    gain, unsure = _mean_and_error(usual - errors[best], weights, blocks)
+    return float(shares[best]) if gain > 1.5 * unsure else prior
+
+
+def _mean_and_error(values: Values, weights: Values, blocks: Any) -> tuple[float, float]:
+    """Return a weighted mean and its standard error; a block's values count as one piece of evidence."""
+    mean = float(np.average(values, weights=weights))
+    _, place = np.unique(blocks, return_inverse=True)
+    apart = np.bincount(place, weights * (values - mean))
+    return mean, float(np.sqrt((apart**2).sum()) / weights.sum())
+
+
+def _flat(observed: Bools) -> Bools:
+    """Return which pixels of a picture (T, C, H, W) are observed in all frames' first gaps: (H, W)."""
+    with_gaps = [frame.all(axis=0) for frame in observed if not frame.all()]
+    return np.asarray(with_gaps[0] if with_gaps else observed[0].all(axis=0))
