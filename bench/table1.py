@@ -6,11 +6,11 @@
     python -m bench.table1 --redo air     # delete the cells of a method first
     python -m bench.table1 --report-only  # only write the tables again
 
-In a clone, with ``pip install -e ".[data,baselines]"``; the data come from :mod:`airnp.datasets`.
+In a clone, with ``pip install -e ".[data,baselines,bench]"``; the data come from :mod:`airnp.datasets`.
 
 A cell is one row, method and seed. The seed is that of the method and, if the mask is random, of the mask; if
-neither depends on it there is one run. PNMC, RDMF and biharmonic inpainting need neighbouring entries to be
-related and run on images only, DMF+DE on the other rows only, as in the paper. ``air`` is :func:`airnp.fit`
+neither depends on it there is one run. PNMC, RDMF and inpainting need neighbouring entries to be related and
+run on images only, DMF+DE on the other rows only, as in the paper. ``air`` is :func:`airnp.fit`
 with its defaults; ``air_full`` is the same without a stop and only serves to measure the regret of the
 stopping rule. No method sees a missing entry; the runs of AIR record the truth, but do not use it.
 
@@ -58,7 +58,7 @@ from bench.table1_page import (
 
 def _baseline(name: str, problem: Problem, seed: int, **settings: Any) -> tuple[Any, dict[str, Any]]:
     options = dict(settings)
-    if name not in ("mean", "knn", "biharmonic"):
+    if METHODS[name].is_seeded:
         options["seed"] = seed
     if name in ("dmf", "rdmf", "dmf_de"):
         options["engine"] = airnp.CPU(threads=1)
@@ -90,7 +90,11 @@ METHODS = {
     "svd": _of("svd", "SVD"),
     "soft_impute": _of("soft_impute", "SoftImpute"),
     "pnmc": _of("pnmc", "PNMC", rows="images"),
+    "linear": _of("linear", "linear", rows="images", is_seeded=False),
     "biharmonic": _of("biharmonic", "biharmonic", rows="images", is_seeded=False),
+    "navier_stokes": _of("navier_stokes", "Navier-Stokes", rows="images", is_seeded=False),
+    "telea": _of("telea", "Telea", rows="images", is_seeded=False),
+    "fsr": _of("fsr", "FSR", rows="images", is_seeded=False),
     "dmf": _of("dmf", "DMF, last iterate", is_fit=True),
     # At most as many iterations as AIR.
     "dmf_auto": _of("dmf", "DMF, stopped", settings={"stop": "auto", "max_iter": 40_000}, is_fit=True),
