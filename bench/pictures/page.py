@@ -1,0 +1,350 @@
+"""The page of results: what the goals ask for, and all errors."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from bench.cells import Record
+from bench.pictures.methods import FAST, OURS, Pictures
+from bench.pictures.problems import GOALS, MASKS, Case, kind
+from bench.timing import markdown
+
+Line = dict[str, Any]
+"""The means over seeds of one problem: ``errors``, ``psnr`` and ``ssim`` by method, and facts of ours."""
+
+RATIO_GOALS = {"random": 0.75, "text": 0.75, "scratches": 0.75, "patches": 0.92}
+"""The largest geometric mean of our error over that of the best other method, by kind of mask."""
+
+LEAST_SHARE, WORST_RATIO, WORST_FAST = 0.9, 1.03, 1.1
+MEAN_COVERAGE, CELL_COVERAGE = (0.87, 0.93), (0.80, 0.97)
+NOTHING = "–"
+
+GROUPS = (("report", "240"), ("report", "own"), ("tuning", "240"), ("tuning", "own"))
+CLAIMS = "report"
+"""The half of the pictures that goals are judged on."""
+
+
+# --- statistics ---
+
+
+def summarize(experiment: Pictures, records: Iterable[Record]) -> dict[str, Any]:
+    """Return all numbers of the page; this is the content of the JSON file."""
+    cells = [
+        record
+        for record in records
+        if record["row"] in experiment.rows
+        and record["method"] in experiment.methods
+        and record["settings"] == dict(experiment.methods[record["method"]].settings)
+    ]
+    finished = [cell for cell in cells if cell["status"] == "done"]
+    by_row: dict[str, list[Record]] = {}
+    for cell in finished:
+        by_row.setdefault(cell["row"], []).append(cell)
+    ours = {name for name, filler in experiment.methods.items() if filler.is_ours}
+    lines = [_line(case, by_row[name], ours) for name, case in experiment.rows.items() if name in by_row]
+    groups = {f"{half} {size}": _group(lines, half, size) for half, size in GROUPS}
+    return {
+        "methods": [name for name in experiment.methods if any(name in line["errors"] for line in lines)],
+        "paper": [line for line in lines if line["half"] == "paper"],
+        "groups": {name: group for name, group in groups.items() if group["lines"]},
+        "failed": [
+            {key: cell[key] for key in ("row", "method", "seed", "error")}
+            for cell in cells
+            if cell["status"] == "failed"
+        ],
+        "stale": dict(Counter(cell["method"] for cell in finished if experiment.is_stale(cell))),
+    }
+
+
+def _line(case: Case, cells: Sequence[Record], ours: set[str]) -> Line:
+    by_method: dict[str, list[Record]] = {}
+    for cell in cells:
+        by_method.setdefault(cell["method"], []).append(cell)
+
+    def means(key: str) -> dict[str, float]:
+        return {
+            name: statistics.fmean(cell[key] for cell in found)
+            for name, found in by_method.items()
+            if key in found[0]
+        }
+
+    line = {
+        "row": case.name,
+        **{key: getattr(case, key) for key in ("half", "size", "picture", "mask")},
+        "kind": kind(case.mask),
+        "seeds": {name: len(found) for name, found in by_method.items()},
+        "errors": means("nmae"),
+        "psnr": means("psnr"),
+        "ssim": means("ssim"),
+    }
+    others = {name: error for name, error in line["errors"].items() if name not in ours}
+    if OURS not in by_method or not others:
+        return line
+    own, best = line["errors"][OURS], min(others, key=others.__getitem__)
+    facts = {"best_other": best, "ratio": own / others[best]}
+    for key in ("coverage", "expected", "mae"):
+        facts[key] = means(key).get(OURS)
+    if FAST in by_method:
+        facts["fast_ratio"] = line["errors"][FAST] / own
+    return line | facts
+
+
+def _group(lines: Sequence[Line], half: str, size: str) -> dict[str, Any]:
+    """Return the statistics of the pictures of a half at one size."""
+    chosen = [line for line in lines if (line["half"], line["size"]) == (half, size)]
+    compared = [line for line in chosen if "ratio" in line]
+    kinds = {name: [line for line in compared if line["kind"] == name] for name in RATIO_GOALS}
+    return {
+        "half": half,
+        "size": size,
+        "lines": chosen,
+        "compared": len(compared),
+        "kinds": {name: _statistics(found) for name, found in kinds.items() if found},
+        "masks": {
+            mask: _statistics(found)
+            for mask in MASKS
+            if (found := [line for line in compared if line["mask"] == mask])
+        },
+        "all": _statistics(compared) if compared else None,
+    }
+
+
+def _statistics(lines: Sequence[Line]) -> dict[str, Any]:
+    ratios = [line["ratio"] for line in lines]
+    covered = [line["coverage"] for line in lines if line["coverage"] is not None]
+    fast = [line["fast_ratio"] for line in lines if "fast_ratio" in line]
+    expected = [line["expected"] / line["mae"] for line in lines if line["expected"] is not None]
+    return {
+        "n": len(lines),
+        "ratio": geometric_mean(ratios),
+        "lowest": sum(ratio <= 1 for ratio in ratios) / len(ratios),
+        "worst": max(ratios),
+        "worst_at": max(lines, key=lambda line: line["ratio"])["row"],
+        "coverage": statistics.fmean(covered) if covered else None,
+        "least_coverage": min(covered, default=None),
+        "most_coverage": max(covered, default=None),
+        "fast_ratio": geometric_mean(fast) if fast else None,
+        "expected_ratio": geometric_mean(expected) if expected else None,
+        "expected_spread": float(np.std(np.log(expected))) if expected else None,
+    }
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    """Return the geometric mean of positive numbers.
+
+    Examples
+    --------
+    >>> geometric_mean([0.5, 2.0])
+    1.0
+    """
+    return float(np.exp(np.mean(np.log(values))))
+
+
+# --- the page ---
+
+
+def page(experiment: Pictures, summary: Mapping[str, Any]) -> str:
+    """Return the results in Markdown."""
+    titles = {name: experiment.methods[name].title for name in summary["methods"]}
+    parts = ["# Pictures, measured", INTRODUCTION, _paper(summary["paper"], titles)]
+    parts += [_goals(summary["groups"]), *(_masks(group) for group in summary["groups"].values())]
+    parts += [_coverage(group) for group in summary["groups"].values()]
+    for group in summary["groups"].values():
+        parts += [_quality(group, titles), _errors(group, titles)]
+    parts += [_failures(summary["failed"]), _stale(summary["stale"])]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+INTRODUCTION = """`python -m bench.pictures` computes what is on this page. NMAE is the mean absolute error on
+missing pixels over the range of the picture. “Best other” is the lowest error of all methods in the tables
+that are not airnp's. Settings of airnp were chosen on the tuning half of scikit-image's pictures; the report
+half influenced nothing, and goals are judged on it alone (✓, ✗)."""
+
+
+def _mark(is_met: bool) -> str:
+    return "✓" if is_met else "✗"
+
+
+def number(value: float | None) -> str:
+    """Return an NMAE with at least three significant digits."""
+    if value is None:
+        return NOTHING
+    return f"{value:.4f}" if value >= 0.01 else f"{value:.5f}"
+
+
+def _lowest(errors: Mapping[str, float], names: Iterable[str]) -> list[str]:
+    """Return a field for each method, the lowest error in bold."""
+    best = min(errors.values())
+    fields = {
+        name: f"**{number(error)}**" if error == best else number(error) for name, error in errors.items()
+    }
+    return [fields.get(name, NOTHING) for name in names]
+
+
+def _paper(lines: Sequence[Line], titles: Mapping[str, str]) -> str:
+    if not lines:
+        return ""
+    rows: list[list[object]] = []
+    for line in lines:
+        goal, own = GOALS[line["row"]], line["errors"].get(OURS)
+        verdict = NOTHING
+        if own is not None:
+            verdict = f"{_mark(own <= goal)} {'' if line.get('ratio', 0) < 1 else 'not the lowest'}".strip()
+        rows.append([line["row"], *_lowest(line["errors"], titles), number(goal), verdict])
+    seeds = max(count for line in lines for count in line["seeds"].values())
+    return f"## The paper's rows\n\nNMAE, a mean over {seeds} seeds where the mask is random.\n\n" + markdown(
+        ["", *titles.values(), "goal", "airnp meets it"], rows
+    )
+
+
+def _goals(groups: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the table of goals, one column for each group that has cells of ours."""
+    shown = [group for group in groups.values() if group["all"] is not None]
+    if not shown:
+        return ""
+
+    def row(
+        name: str, goal: str, value: Callable[[Any], float | None], is_met: Callable[[float], bool]
+    ) -> list:
+        fields = []
+        for group in shown:
+            found = value(group)
+            judged = f" {_mark(is_met(found))}" if found is not None and group["half"] == CLAIMS else ""
+            fields.append(NOTHING if found is None else f"{found:.3f}{judged}")
+        return [name, goal, *fields]
+
+    rows = [
+        row(
+            f"error over that of the best other, {name}: geometric mean",
+            f"≤ {goal}",
+            lambda group, name=name: group["kinds"].get(name, {}).get("ratio"),
+            lambda found, goal=goal: found <= goal,
+        )
+        for name, goal in RATIO_GOALS.items()
+    ]
+    rows += [
+        row(
+            "share of problems with the lowest error",
+            f"≥ {LEAST_SHARE}",
+            lambda group: group["all"]["lowest"],
+            lambda found: found >= LEAST_SHARE,
+        ),
+        row(
+            "error over that of the best other: worst",
+            f"≤ {WORST_RATIO}",
+            lambda group: group["all"]["worst"],
+            lambda found: found <= WORST_RATIO,
+        ),
+        row(
+            'error of `quality="fast"` over that of the default: geometric mean',
+            f"≤ {WORST_FAST}",
+            lambda group: group["all"]["fast_ratio"],
+            lambda found: found <= WORST_FAST,
+        ),
+    ]
+    header = ["", "goal", *(_name(group) for group in shown)]
+    return "## The goals\n\n" + markdown(header, rows)
+
+
+def _name(group: Mapping[str, Any]) -> str:
+    size = "240×240, grey" if group["size"] == "240" else "own size and colours"
+    return f"{group['half']} half, {size}"
+
+
+def _masks(group: Mapping[str, Any]) -> str:
+    if not group["masks"]:
+        return ""
+    rows = [
+        [
+            mask,
+            found["n"],
+            f"{found['ratio']:.3f}",
+            f"{found['worst']:.3f} ({found['worst_at'].split()[0]})",
+            f"{100 * found['lowest']:.0f} %",
+            NOTHING if found["fast_ratio"] is None else f"{found['fast_ratio']:.3f}",
+        ]
+        for mask, found in group["masks"].items()
+    ]
+    header = ["mask", "pictures", "error / best other", "worst", "lowest error in", "fast / default"]
+    return f"## By mask: {_name(group)}\n\n" + markdown(header, rows)
+
+
+def _coverage(group: Mapping[str, Any]) -> str:
+    """Return the coverage of 90 % intervals by mask, and of which pictures it is out of bounds."""
+    rows: list[list[object]] = []
+    for mask, found in group["masks"].items():
+        if found["coverage"] is None:
+            continue
+        within = MEAN_COVERAGE[0] <= found["coverage"] <= MEAN_COVERAGE[1]
+        each = CELL_COVERAGE[0] <= found["least_coverage"] and found["most_coverage"] <= CELL_COVERAGE[1]
+        marks = [f" {_mark(met)}" if group["half"] == CLAIMS else "" for met in (within, each)]
+        spread = f"{100 * found['least_coverage']:.1f} to {100 * found['most_coverage']:.1f}"
+        expected = f"{found['expected_ratio']:.2f} ×/÷ {np.exp(found['expected_spread']):.2f}"
+        rows.append([mask, f"{100 * found['coverage']:.1f}{marks[0]}", f"{spread}{marks[1]}", expected])
+    if not rows:
+        return ""
+    pictures: dict[str, list[float]] = {}
+    for line in group["lines"]:
+        if line.get("coverage") is not None:
+            pictures.setdefault(line["picture"], []).append(line["coverage"])
+    means = ", ".join(f"{name} {100 * statistics.fmean(found):.1f}" for name, found in pictures.items())
+    header = [
+        "mask",
+        "mean over pictures, % (goal 87–93)",
+        "lowest to highest (goal 80–97)",
+        "expected error / true",
+    ]
+    return (
+        f"## Coverage of 90 % intervals: {_name(group)}\n\n{markdown(header, rows)}\n\n"
+        f"Means over masks: {means}."
+    )
+
+
+def _quality(group: Mapping[str, Any], titles: Mapping[str, str]) -> str:
+    """Return NMAE, PSNR and SSIM of each method by mask, over the pictures that every method has."""
+    names = [name for name in titles if any(name in line["errors"] for line in group["lines"])]
+    rows: list[list[object]] = []
+    for mask in MASKS:
+        lines = [
+            line for line in group["lines"] if line["mask"] == mask and set(names) <= set(line["errors"])
+        ]
+        if not lines:
+            continue
+        fields = [
+            f"{number(geometric_mean([line['errors'][name] for line in lines]))}, "
+            f"{statistics.fmean(line['psnr'][name] for line in lines):.2f}, "
+            f"{statistics.fmean(line['ssim'][name] for line in lines):.4f}"
+            for name in names
+        ]
+        rows.append([mask, len(lines), *fields])
+    if not rows:
+        return ""
+    table = markdown(["mask", "pictures", *(titles[name] for name in names)], rows)
+    title = f"## NMAE, PSNR in dB and SSIM: {_name(group)}"
+    return f"{title}\n\nMeans over pictures; geometric ones of NMAE.\n\n{table}"
+
+
+def _errors(group: Mapping[str, Any], titles: Mapping[str, str]) -> str:
+    names = [name for name in titles if any(name in line["errors"] for line in group["lines"])]
+    rows = [[line["picture"], line["mask"], *_lowest(line["errors"], names)] for line in group["lines"]]
+    header = ["picture", "mask", *(titles[name] for name in names)]
+    return f"## NMAE of all: {_name(group)}\n\n" + markdown(header, rows)
+
+
+def _failures(failed: Sequence[Mapping[str, Any]]) -> str:
+    if not failed:
+        return ""
+    rows = [[cell["row"], cell["method"], cell["seed"], cell["error"].replace("|", "\\|")] for cell in failed]
+    return "## Failed\n\n" + markdown(["problem", "method", "seed", "error"], rows)
+
+
+def _stale(stale: Mapping[str, int]) -> str:
+    if not stale:
+        return ""
+    counts = ", ".join(f"{name} {count}" for name, count in stale.items())
+    return f"Cells that were computed by other code of airnp: {counts}. `--redo stale` computes them again."
