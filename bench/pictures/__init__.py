@@ -5,6 +5,7 @@
     python -m bench.pictures --only half=tuning size=240 mask=30%,text method=inpaint,biharmonic
     python -m bench.pictures --only method=bm3d,wavelets picture=camera size=240   # on request only
     python -m bench.pictures --redo inpaint   # delete the cells of a method first
+    python -m bench.pictures --time           # seconds and memory, on an idle machine: an hour
     python -m bench.pictures --report         # compute nothing
     python -m bench.pictures --report --page  # and write docs/pictures_measured.md
 
@@ -22,4 +23,9 @@ A cell is a problem, a method and a seed, kept as one file in ``OUT/cells``; the
 missing ones, and tries failed ones again. Cells do not expire when airnp changes; ``--redo stale`` computes
 those of other code again. Cells run in ``--jobs`` processes of one thread each: their seconds are those of a
 busy machine, and only ``--time`` measures time. ``--quick`` has a folder of its own.
+
+``--time`` makes each measurement in a process of its own, pinned to ``--threads`` processors, and keeps it in
+``OUT/times``; delete a file to measure again. Methods are timed in turn on the same input, after one call
+that is not counted, and ratios are medians over rounds of the ratio to biharmonic's time. Peak memory is that
+of the process, with Python and all libraries.
 """

@@ -9,10 +9,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import bench.pictures
+from bench import measurements
 from bench.cells import Cells, Record, Task, compute_missing, positive, processors, write_file
+from bench.pictures import measure
 from bench.pictures.methods import METHODS, Pictures
-from bench.pictures.page import page, summarize
+from bench.pictures.page import page
 from bench.pictures.problems import CASES
+from bench.pictures.summary import summarize
 from bench.speed import RESULTS
 
 EVERYTHING = Pictures(CASES, METHODS)
@@ -24,6 +27,9 @@ QUICK = {
 }
 PAPER_SEEDS = 5
 STALE = "stale"
+TIMES = "times"
+"""Folder of measurements of time and memory."""
+
 PAGE = Path(__file__).parents[2] / "docs" / "pictures_measured.md"
 
 Only = Mapping[str, Sequence[str]]
@@ -37,7 +43,12 @@ def main(argv: Sequence[str] | None = None, experiment: Pictures = EVERYTHING) -
     only = (QUICK if arguments.quick else {}) | arguments.only
     tasks, cells = plan(experiment, only), Cells(folder)
     failed = 0
-    if not arguments.report:
+    if arguments.time:
+        failed = sum(
+            "failed" in measurements.measure(folder / TIMES, measure.__name__, kind, case, label=label)
+            for kind, label, case in measure.cases(arguments.threads, quick=arguments.quick)
+        )
+    elif not arguments.report:
         for task in tasks:
             if _is_to_redo(cells.find(task), experiment, arguments.redo):
                 cells.drop(task)
@@ -46,7 +57,7 @@ def main(argv: Sequence[str] | None = None, experiment: Pictures = EVERYTHING) -
         except KeyboardInterrupt:
             print("interrupted; the next start goes on from here", file=sys.stderr)
             return 130
-    summary = summarize(experiment, cells.all())
+    summary = summarize(experiment, cells.all(), measurements.finished(folder / TIMES))
     text = page(experiment, summary)
     write_file(folder / "pictures.json", json.dumps(summary, indent=1) + "\n")
     write_file(folder / "pictures.md", text)
@@ -54,7 +65,8 @@ def main(argv: Sequence[str] | None = None, experiment: Pictures = EVERYTHING) -
         write_file(arguments.page, text)
     print(text)
     if failed:
-        print(f"{failed} cells failed; the next start tries them again", file=sys.stderr)
+        what = "measurements" if arguments.time else "cells"
+        print(f"{failed} {what} failed; the next start tries them again", file=sys.stderr)
     return 1 if failed else 0
 
 
@@ -104,6 +116,8 @@ def _arguments(argv: Sequence[str] | None, experiment: Pictures) -> argparse.Nam
         help="delete the requested cells of these methods first; 'stale': those of other code",
     )
     parser.add_argument("--jobs", type=positive, default=processors(), help="processes (default: all cores)")
+    parser.add_argument("--time", action="store_true", help="measure time and memory, compute no cells")
+    parser.add_argument("--threads", type=positive, default=2, help="of --time (default 2)")
     parser.add_argument("--out", type=Path, default=RESULTS / "pictures")
     parser.add_argument("--report", action="store_true", help="compute nothing")
     parser.add_argument(
@@ -114,8 +128,8 @@ def _arguments(argv: Sequence[str] | None, experiment: Pictures) -> argparse.Nam
         arguments.only = _read_only(arguments.only, experiment)
     except ValueError as error:
         parser.error(str(error))
-    if arguments.report and arguments.redo:
-        parser.error("--redo computes cells, --report none")
+    if arguments.redo and (arguments.report or arguments.time):
+        parser.error("--redo computes cells, --report and --time none")
     return arguments
 
 

@@ -3,156 +3,43 @@
 from __future__ import annotations
 
 import statistics
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from bench.cells import Record
-from bench.pictures.methods import FAST, OURS, Pictures
-from bench.pictures.problems import GOALS, MASKS, Case, kind
+from bench.measurements import Case
+from bench.pictures.measure import RATIOS
+from bench.pictures.methods import FAST, METHODS, OURS, Pictures
+from bench.pictures.problems import GOALS, MASKS
+from bench.pictures.summary import Line, geometric_mean
+from bench.scale.page import slope
 from bench.timing import markdown
-
-Line = dict[str, Any]
-"""The means over seeds of one problem: ``errors``, ``psnr`` and ``ssim`` by method, and facts of ours."""
 
 RATIO_GOALS = {"random": 0.75, "text": 0.75, "scratches": 0.75, "patches": 0.92}
 """The largest geometric mean of our error over that of the best other method, by kind of mask."""
 
 LEAST_SHARE, WORST_RATIO, WORST_FAST = 0.9, 1.03, 1.1
+RATIO_LIMITS = {("camera 240 30%", OURS): 30, ("astronaut own text", OURS): 10} | {
+    (row, FAST): 6 for row in RATIOS
+}
+"""The longest time, as a multiple of biharmonic's on the same input."""
+
+MOST_MEGABYTES, LONGEST_COMPILE = 2048, 15
 MEAN_COVERAGE, CELL_COVERAGE = (0.87, 0.93), (0.80, 0.97)
 NOTHING = "–"
 
-GROUPS = (("report", "240"), ("report", "own"), ("tuning", "240"), ("tuning", "own"))
 CLAIMS = "report"
 """The half of the pictures that goals are judged on."""
-
-
-# --- statistics ---
-
-
-def summarize(experiment: Pictures, records: Iterable[Record]) -> dict[str, Any]:
-    """Return all numbers of the page; this is the content of the JSON file."""
-    cells = [
-        record
-        for record in records
-        if record["row"] in experiment.rows
-        and record["method"] in experiment.methods
-        and record["settings"] == dict(experiment.methods[record["method"]].settings)
-    ]
-    finished = [cell for cell in cells if cell["status"] == "done"]
-    by_row: dict[str, list[Record]] = {}
-    for cell in finished:
-        by_row.setdefault(cell["row"], []).append(cell)
-    ours = {name for name, filler in experiment.methods.items() if filler.is_ours}
-    lines = [_line(case, by_row[name], ours) for name, case in experiment.rows.items() if name in by_row]
-    groups = {f"{half} {size}": _group(lines, half, size) for half, size in GROUPS}
-    return {
-        "methods": [name for name in experiment.methods if any(name in line["errors"] for line in lines)],
-        "paper": [line for line in lines if line["half"] == "paper"],
-        "groups": {name: group for name, group in groups.items() if group["lines"]},
-        "failed": [
-            {key: cell[key] for key in ("row", "method", "seed", "error")}
-            for cell in cells
-            if cell["status"] == "failed"
-        ],
-        "stale": dict(Counter(cell["method"] for cell in finished if experiment.is_stale(cell))),
-    }
-
-
-def _line(case: Case, cells: Sequence[Record], ours: set[str]) -> Line:
-    by_method: dict[str, list[Record]] = {}
-    for cell in cells:
-        by_method.setdefault(cell["method"], []).append(cell)
-
-    def means(key: str) -> dict[str, float]:
-        return {
-            name: statistics.fmean(cell[key] for cell in found)
-            for name, found in by_method.items()
-            if key in found[0]
-        }
-
-    line = {
-        "row": case.name,
-        **{key: getattr(case, key) for key in ("half", "size", "picture", "mask")},
-        "kind": kind(case.mask),
-        "seeds": {name: len(found) for name, found in by_method.items()},
-        "errors": means("nmae"),
-        "psnr": means("psnr"),
-        "ssim": means("ssim"),
-    }
-    others = {name: error for name, error in line["errors"].items() if name not in ours}
-    if OURS not in by_method or not others:
-        return line
-    own, best = line["errors"][OURS], min(others, key=others.__getitem__)
-    facts = {"best_other": best, "ratio": own / others[best]}
-    for key in ("coverage", "expected", "mae"):
-        facts[key] = means(key).get(OURS)
-    if FAST in by_method:
-        facts["fast_ratio"] = line["errors"][FAST] / own
-    return line | facts
-
-
-def _group(lines: Sequence[Line], half: str, size: str) -> dict[str, Any]:
-    """Return the statistics of the pictures of a half at one size."""
-    chosen = [line for line in lines if (line["half"], line["size"]) == (half, size)]
-    compared = [line for line in chosen if "ratio" in line]
-    kinds = {name: [line for line in compared if line["kind"] == name] for name in RATIO_GOALS}
-    return {
-        "half": half,
-        "size": size,
-        "lines": chosen,
-        "compared": len(compared),
-        "kinds": {name: _statistics(found) for name, found in kinds.items() if found},
-        "masks": {
-            mask: _statistics(found)
-            for mask in MASKS
-            if (found := [line for line in compared if line["mask"] == mask])
-        },
-        "all": _statistics(compared) if compared else None,
-    }
-
-
-def _statistics(lines: Sequence[Line]) -> dict[str, Any]:
-    ratios = [line["ratio"] for line in lines]
-    covered = [line["coverage"] for line in lines if line["coverage"] is not None]
-    fast = [line["fast_ratio"] for line in lines if "fast_ratio" in line]
-    expected = [line["expected"] / line["mae"] for line in lines if line["expected"] is not None]
-    return {
-        "n": len(lines),
-        "ratio": geometric_mean(ratios),
-        "lowest": sum(ratio <= 1 for ratio in ratios) / len(ratios),
-        "worst": max(ratios),
-        "worst_at": max(lines, key=lambda line: line["ratio"])["row"],
-        "coverage": statistics.fmean(covered) if covered else None,
-        "least_coverage": min(covered, default=None),
-        "most_coverage": max(covered, default=None),
-        "fast_ratio": geometric_mean(fast) if fast else None,
-        "expected_ratio": geometric_mean(expected) if expected else None,
-        "expected_spread": float(np.std(np.log(expected))) if expected else None,
-    }
-
-
-def geometric_mean(values: Sequence[float]) -> float:
-    """Return the geometric mean of positive numbers.
-
-    Examples
-    --------
-    >>> geometric_mean([0.5, 2.0])
-    1.0
-    """
-    return float(np.exp(np.mean(np.log(values))))
-
-
-# --- the page ---
 
 
 def page(experiment: Pictures, summary: Mapping[str, Any]) -> str:
     """Return the results in Markdown."""
     titles = {name: experiment.methods[name].title for name in summary["methods"]}
     parts = ["# Pictures, measured", INTRODUCTION, _paper(summary["paper"], titles)]
-    parts += [_goals(summary["groups"]), *(_masks(group) for group in summary["groups"].values())]
+    parts += [_goals(summary["groups"]), _ratios(summary["times"]["ratios"])]
+    parts += [_growth(summary["times"]["growth"]), _compile(summary["times"]["compile"])]
+    parts += [*(_masks(group) for group in summary["groups"].values())]
     parts += [_coverage(group) for group in summary["groups"].values()]
     for group in summary["groups"].values():
         parts += [_quality(group, titles), _errors(group, titles)]
@@ -254,6 +141,61 @@ def _goals(groups: Mapping[str, Mapping[str, Any]]) -> str:
 def _name(group: Mapping[str, Any]) -> str:
     size = "240×240, grey" if group["size"] == "240" else "own size and colours"
     return f"{group['half']} half, {size}"
+
+
+def _ratios(found: Sequence[Case]) -> str:
+    """Return the time of each method as a multiple of biharmonic's."""
+    if not found:
+        return ""
+    names = [name for name in METHODS if any(name in case["ratios"] for case in found)]
+    rows: list[list[object]] = []
+    for case in found:
+        fields = []
+        for name in names:
+            ratio, limit = case["ratios"].get(name), RATIO_LIMITS.get((case["row"], name))
+            judged = "" if ratio is None or limit is None else f" (goal {limit}) {_mark(ratio <= limit)}"
+            fields.append(NOTHING if ratio is None else f"{ratio:.3g}{judged}")
+        base = f"{1e3 * case['seconds']['biharmonic']:.0f} ms"
+        rows.append([RATIOS[case["row"]], case["threads"], base, *fields])
+    header = ["", "threads", "biharmonic takes", *(METHODS[name].title for name in names)]
+    return "## Time, as a multiple of biharmonic's\n\n" + markdown(header, rows)
+
+
+def _growth(found: Sequence[Case]) -> str:
+    """Return seconds and memory on large photographs, and how time grows with the missing pixels."""
+    if not found:
+        return ""
+    order = list(METHODS)
+    lines = sorted(found, key=lambda case: (case["mask"], order.index(case["method"]), case["pixels"]))
+    rows: list[list[object]] = []
+    for case in lines:
+        memory = f"{case['megabytes']:.0f} MB"
+        if case["method"] in (OURS, FAST):
+            memory += f" {_mark(case['megabytes'] <= MOST_MEGABYTES)}"
+        size = "×".join(map(str, case["shape"]))
+        title, seconds = METHODS[case["method"]].title, f"{case['seconds']:.3g} s"
+        rows.append([case["mask"], title, f"{size}×3", case["missing"], seconds, memory])
+    slopes = []
+    for mask, name in dict.fromkeys((case["mask"], case["method"]) for case in lines):
+        same = [case for case in lines if (case["mask"], case["method"]) == (mask, name)]
+        if len(same) > 1:
+            power = slope([case["missing"] for case in same], [case["seconds"] for case in same])
+            slopes.append(f"{METHODS[name].title} {power:.2f} ({mask})")
+    header = ["mask", "method", "size", "missing", "time", "peak memory"]
+    return (
+        f"## Large photographs, 2 % missing, {found[0]['threads']} threads\n\n{markdown(header, rows)}\n\n"
+        f"Memory is to stay below {MOST_MEGABYTES} MB. Time grows with the number of missing pixels to the "
+        f"power of: {', '.join(slopes)}."
+    )
+
+
+def _compile(found: Sequence[Case]) -> str:
+    return "\n\n".join(
+        f"The first call of a process takes {case['compiled']:.1f} s longer than the next "
+        f"(goal {LONGEST_COMPILE} s) {_mark(case['compiled'] <= LONGEST_COMPILE)}, and "
+        f"{case['cached']:.1f} s longer if compiled code is on the disk."
+        for case in found
+    )
 
 
 def _masks(group: Mapping[str, Any]) -> str:

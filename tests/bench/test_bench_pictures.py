@@ -14,10 +14,11 @@ from bench import cells
 from bench.cells import Cells, Task
 from bench.paper_rows import Problem
 from bench.pictures import __main__ as command
+from bench.pictures import measure as timing
 from bench.pictures import methods, peers, problems
 from bench.pictures.methods import METHODS, Answer, Filler, Pictures, hide, measure
-from bench.pictures.page import geometric_mean, summarize
 from bench.pictures.problems import CASES, MASKS, PICTURES, REPORT, TUNING, Case, draw_mask, kind, picture
+from bench.pictures.summary import geometric_mean, summarize
 
 SIDE = 16
 
@@ -378,3 +379,94 @@ def test_peers_alone_have_a_page(records):
 
 def test_geometric_mean():
     assert geometric_mean([0.1, 10.0, 1.0]) == pytest.approx(1)
+
+
+# --- time and memory ---
+
+
+def test_methods_are_timed_in_turn_on_the_same_picture():
+    row, names = "microaneurysms own text", ["biharmonic", "navier_stokes"]
+    found = timing.ratios({"row": row, "methods": names, "rounds": 3, "threads": 1})
+    assert found["ratios"]["biharmonic"] == 1
+    assert min(found["seconds"].values()) > 0
+
+
+def test_a_large_photograph_is_made_of_mirrored_copies():
+    whole = timing.photograph((500, 1300))
+    assert (whole.shape, whole.dtype) == ((500, 1300, 3), np.uint8)
+    np.testing.assert_array_equal(whole[:, :600], whole[:, 1199:599:-1])
+    np.testing.assert_array_equal(whole[:400, :600], np.rint(255 * picture("coffee", "own")))
+    for name in ("random", "scratches"):
+        assert 0.01 < 1 - timing.thin_mask(name, (600, 800)).mean() < 0.03
+
+
+def test_growth_measures_one_call_as_a_user_makes_it(monkeypatch):
+    calls = []
+
+    def fake(image, mask, **options):
+        calls.append((image.shape, image.dtype, options))
+        return image
+
+    monkeypatch.setattr(airnp, "inpaint", fake)
+    case = {"method": "inpaint_fast", "mask": "random", "shape": [60, 80], "threads": 1}
+    found = timing.growth(case)
+    assert calls[-1] == ((60, 80, 3), np.uint8, {"seed": 0, "full": False, "quality": "fast"})
+    assert len(calls) == 2  # the first compiles
+    assert found["pixels"] == 4800
+    assert found["missing"] == (~timing.thin_mask("random", (60, 80))).sum()
+    assert found["megabytes"] >= found["before"] > 10
+
+
+def test_compilation_is_what_the_first_call_takes_longer(monkeypatch):
+    folders = []
+
+    def fake(words, env, **options):
+        folders.append(env["NUMBA_CACHE_DIR"])
+        return SimpleNamespace(stdout=json.dumps({"seconds": 9.0 / len(folders)}))
+
+    monkeypatch.setattr(timing.subprocess, "run", fake)
+    assert timing.compilation({"threads": 1}) == {"compiled": 9.0, "cached": 4.5}
+    assert folders[0] == folders[1]
+    monkeypatch.setattr(airnp, "inpaint", lambda image, mask, **options: image)
+    assert "seconds" in timing.first_call({"threads": 1})
+
+
+def test_measurements_are_kept_and_shown(tmp_path, monkeypatch):
+    outcomes = {
+        "ratios": {
+            "seconds": {"inpaint": 4.0, "biharmonic": 0.2},
+            "ratios": {"inpaint": 20, "biharmonic": 1},
+        },
+        "growth": {"seconds": 3.0, "megabytes": 2500.0, "pixels": 100, "missing": 2},
+        "compile": {"compiled": 12.0, "cached": 0.5},
+    }
+
+    def fake(folder, module, kind, case, *, label):
+        assert module == "bench.pictures.measure"
+        found = case | outcomes[kind]
+        if kind == "growth":
+            pixels = case["shape"][0] * case["shape"][1]
+            found |= {"pixels": pixels, "missing": pixels // 50, "seconds": pixels / 1e5}
+        cells.write_file(folder / f"{kind}.{label}.json", json.dumps(found))
+        return found
+
+    monkeypatch.setattr(command.measurements, "measure", fake)
+    assert run(tmp_path, "--time", "--quick", "--threads", "1") == 0
+    text = (tmp_path / "quick" / "pictures.md").read_text(encoding="utf-8")
+    for part in (
+        "| 240×240, 30 % missing | 1 | 200 ms | 20 (goal 30) ✓ | 1 |",
+        "| 512×512×3 under text | 1 | 200 ms | 20 (goal 10) ✗ | 1 |",
+        "| scratches | airnp | 750×1000×3 | 15000 | 7.5 s | 2500 MB ✗ |",
+        "airnp 1.00 (scratches)",
+        "takes 12.0 s longer than the next (goal 15 s) ✓, and 0.5 s longer",
+    ):
+        assert part in text
+
+
+def test_times_are_measured_up_to_12_megapixels():
+    every = timing.cases(2, quick=False)
+    assert max(np.prod(case["shape"]) for kind, _, case in every if kind == "growth") == 12_000_000
+    assert {case["threads"] for _, _, case in every} == {2}
+    assert len({(kind, label) for kind, label, _ in every}) == len(every)
+    assert len(timing.cases(2, quick=True)) < len(every)
+    assert {kind for kind, _, _ in every} <= set(timing.KINDS)
