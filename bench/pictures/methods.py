@@ -53,15 +53,18 @@ class Filler(Method):
         Whether it runs only if it is named.
     small_only : bool
         Whether it runs at 240×240 only.
+    skips : tuple of str
+        Problems that it would need too much memory for.
     """
 
     code: tuple[str, ...] = ()
     is_ours: bool = False
     on_request: bool = False
     small_only: bool = False
+    skips: tuple[str, ...] = ()
 
     def suits(self, row: Any) -> bool:
-        return not (self.small_only and row.size == "own")
+        return row.name not in self.skips and not (self.small_only and row.size == "own")
 
 
 def inpaint(image: np.ndarray, mask: np.ndarray, seed: int, *, full: bool = True, **settings: Any) -> Answer:
@@ -108,8 +111,8 @@ def _baseline(name: str, title: str, settings: Mapping[str, Any], file: str, **o
     return Filler(title, partial(by_channel, name), settings, is_seeded=False, code=code, **options)
 
 
-def _peer(title: str, fill: Callable[..., np.ndarray]) -> Filler:
-    return Filler(title, partial(_answer, fill), on_request=True, small_only=True)
+def _peer(title: str, fill: Callable[..., np.ndarray], *, is_seeded: bool = False) -> Filler:
+    return Filler(title, partial(_answer, fill), is_seeded=is_seeded, on_request=True, small_only=True)
 
 
 def _answer(fill: Callable[..., np.ndarray], image: np.ndarray, mask: np.ndarray, seed: int) -> Answer:
@@ -120,7 +123,7 @@ METHODS = {
     OURS: _ours("airnp", {}),
     FAST: _ours("airnp, fast", {"quality": "fast"}),
     "air": _ours("AIR", {"method": "air"}, on_request=True),
-    "biharmonic": Filler("biharmonic", biharmonic, is_seeded=False),
+    "biharmonic": Filler("biharmonic", biharmonic, is_seeded=False, skips=("retina own 90%",)),
     "linear": _baseline("linear", "linear", {}, "simple"),
     "navier_stokes": _baseline("navier_stokes", "Navier-Stokes", {}, "opencv"),
     "navier_stokes_3": _baseline("navier_stokes", "Navier-Stokes, radius 3", {"radius": 3}, "opencv"),
@@ -129,7 +132,7 @@ METHODS = {
     "fsr_best": _baseline("fsr", "FSR, best", {"quality": "best"}, "opencv", small_only=True),
     "bm3d": _peer("iterated BM3D", peers.bm3d),
     "wavelets": _peer("iterated wavelets", peers.wavelets),
-    "deep_prior": _peer("deep image prior", peers.deep_prior),
+    "deep_prior": _peer("deep image prior", peers.deep_prior, is_seeded=True),
 }
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from bench.measurements import Case
 from bench.pictures.measure import RATIOS
 from bench.pictures.methods import FAST, METHODS, OURS, Pictures
-from bench.pictures.problems import GOALS, MASKS
+from bench.pictures.problems import GOALS
 from bench.pictures.summary import Line, geometric_mean
 from bench.scale.page import slope
 from bench.timing import markdown
@@ -248,24 +248,20 @@ def _coverage(group: Mapping[str, Any]) -> str:
 
 
 def _quality(group: Mapping[str, Any], titles: Mapping[str, str]) -> str:
-    """Return NMAE, PSNR and SSIM of each method by mask, over the pictures that every method has."""
+    """Return NMAE, PSNR and SSIM by mask of each method that has all pictures."""
     names = [name for name in titles if any(name in line["errors"] for line in group["lines"])]
     rows: list[list[object]] = []
-    for mask in MASKS:
-        lines = [
-            line for line in group["lines"] if line["mask"] == mask and set(names) <= set(line["errors"])
-        ]
-        if not lines:
-            continue
+    for mask in dict.fromkeys(line["mask"] for line in group["lines"]):
+        lines = [line for line in group["lines"] if line["mask"] == mask]
         fields = [
             f"{number(geometric_mean([line['errors'][name] for line in lines]))}, "
             f"{statistics.fmean(line['psnr'][name] for line in lines):.2f}, "
             f"{statistics.fmean(line['ssim'][name] for line in lines):.4f}"
+            if all(name in line["errors"] for line in lines)
+            else NOTHING
             for name in names
         ]
         rows.append([mask, len(lines), *fields])
-    if not rows:
-        return ""
     table = markdown(["mask", "pictures", *(titles[name] for name in names)], rows)
     title = f"## NMAE, PSNR in dB and SSIM: {_name(group)}"
     return f"{title}\n\nMeans over pictures; geometric ones of NMAE.\n\n{table}"

@@ -11,8 +11,8 @@ from collections.abc import Callable
 import numpy as np
 from skimage.restoration import inpaint_biharmonic
 
-STEPS = 20
-NOISE = (0.15, 0.01)
+STEPS = 24
+NOISE = (0.15, 0.005)
 """Standard deviation that the denoiser removes in the first and in the last step."""
 
 DEEP_ITERATIONS = 2000
