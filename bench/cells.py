@@ -1,10 +1,11 @@
 """Experiments made of cells: a method on a row from a seed, computed in worker processes, kept in files.
 
-:mod:`bench.table1` and :mod:`bench.coverage` are such experiments.
+:mod:`bench.table1`, :mod:`bench.coverage` and :mod:`bench.pictures` are such experiments.
 """
 
 from __future__ import annotations
 
+import argparse
 import ast
 import hashlib
 import json
@@ -12,13 +13,14 @@ import multiprocessing
 import os
 import re
 import signal
+import statistics
 import sys
 import threading
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
@@ -107,11 +109,13 @@ class Experiment:
             raise ArithmeticError(f"the error on missing entries is {nmae}")
         return {"nmae": nmae, "seconds": round(seconds, 3), **kept}
 
+    def source(self, method: str) -> str:
+        """Return a hash of the code of airnp that can change the cells of a method."""
+        return source_hash(self.methods[method].is_fit)
+
     def is_stale(self, record: Record) -> bool:
         """Return whether a finished cell was computed by another version of airnp's code."""
-        if record["status"] != "done":
-            return False
-        return record["source"] != source_hash(self.methods[record["method"]].is_fit)
+        return record["status"] == "done" and record["source"] != self.source(record["method"])
 
 
 @cache
@@ -181,7 +185,7 @@ class Cells:
         """Compute and keep a cell, unless another process has finished it. An error is kept, too."""
         if self.is_finished(task):
             return self.find(task) or {}
-        source = source_hash(experiment.methods[task.method].is_fit)
+        source = experiment.source(task.method)
         try:
             outcome = {"status": "done", **experiment.solve(task)}
         except Exception as error:
@@ -244,6 +248,76 @@ def compute_all(
             worker.end()
 
 
+_WRITE_EVERY = 30.0
+"""Seconds between two reports while cells are being computed."""
+
+
+def compute_missing(
+    tasks: Sequence[Task],
+    experiment: Experiment,
+    folder: Path,
+    jobs: int,
+    report: Callable[[], object] = lambda: None,
+) -> int:
+    """Compute the cells that are not finished; return how many failed.
+
+    Each is printed when it is done, with the time left. ``report`` is called from time to time.
+    """
+    cells = Cells(folder)
+    waiting = [task for task in tasks if not cells.is_finished(task)]
+    print(f"{len(tasks) - len(waiting)} of {len(tasks)} cells are there", file=sys.stderr)
+    clock = _Clock(waiting, jobs, list(cells.all()))
+    failed, written = 0, time.monotonic()
+    with closing(compute_all(waiting, experiment, folder, jobs)) as results:
+        for count, (task, record) in enumerate(results, start=1):
+            failed += record["status"] == "failed"
+            clock.finish(task, record)
+            place = f"[{count}/{len(waiting)}] {task.row} · {task.method} · seed {task.seed}"
+            print(f"{place}: {_outcome(record)}{clock.remaining()}", file=sys.stderr, flush=True)
+            if time.monotonic() - written > _WRITE_EVERY:
+                report()
+                written = time.monotonic()
+    return failed
+
+
+class _Clock:
+    """Estimate the time of the remaining cells from similar cells."""
+
+    def __init__(self, waiting: Sequence[Task], jobs: int, known: Sequence[Record]) -> None:
+        self._waiting = list(waiting)
+        self._jobs = jobs
+        self._seconds: dict[tuple[str, ...], list[float]] = {}
+        for record in known:
+            self._add(record)
+
+    def _add(self, record: Record) -> None:
+        if record["status"] == "done":
+            for key in ((), (record["method"],), (record["method"], record["row"])):
+                self._seconds.setdefault(key, []).append(record["seconds"])
+
+    def finish(self, task: Task, record: Record) -> None:
+        self._waiting.remove(task)
+        self._add(record)
+
+    def remaining(self) -> str:
+        if not self._waiting or not self._seconds:
+            return ""
+        minutes = sum(map(self._estimate, self._waiting)) / self._jobs / 60
+        return f"; about {minutes:.0f} min left" if minutes >= 1 else ""
+
+    def _estimate(self, task: Task) -> float:
+        for key in ((task.method, task.row), (task.method,), ()):
+            if key in self._seconds:
+                return statistics.fmean(self._seconds[key])
+        return 0.0
+
+
+def _outcome(record: Record) -> str:
+    if record["status"] == "failed":
+        return f"failed: {record['error']}"
+    return f"{record['nmae']:.4g} in {record['seconds']:.1f} s"
+
+
 class _Worker:
     """A process, and the pipe to it."""
 
@@ -299,8 +373,8 @@ def _work(pipe: Any, experiment: Experiment, folder: Path) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_exit_with_parent, daemon=True).start()
     cells = Cells(folder)
-    for fits in (False, True):
-        source_hash(fits)  # now, before someone edits what this process has just imported
+    for method in experiment.methods:
+        experiment.source(method)  # now, before someone edits what this process has just imported
     with suppress(EOFError, ConnectionError):
         while True:
             pipe.send(cells.compute(pipe.recv(), experiment))
@@ -312,6 +386,21 @@ def _exit_with_parent() -> None:
     os._exit(1)
 
 
+# --- the command line ---
+
+
+def positive(text: str) -> int:
+    """Return the number of an option of the command line."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, got {text!r}")
+    return int(text)
+
+
+def processors() -> int:
+    """Return how many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 # --- the version of the code ---
 
 _PACKAGE = Path(airnp.__file__).parent
@@ -319,18 +408,29 @@ _FITTING = ("fitting.py", "baselines/factorizations.py")
 _PROBLEMS = ("datasets", "masks", "metrics.py")
 
 
-@cache
 def source_hash(fits: bool) -> str:
+    """Return a hash of the code of :func:`airnp.fit`, or of that of all other methods."""
+    return code_hash(_FITTING) if fits else code_hash(["baselines"], imports=False)
+
+
+def code_hash(names: Iterable[str], *, imports: bool = True) -> str:
     """Return a hash of the code of airnp that can change a cell; comments and docstrings do not count.
 
     It is cached, so it describes the code that this process has imported.
 
     Parameters
     ----------
-    fits : bool
-        Whether the cell is a run of :func:`airnp.fit`, or of another method.
+    names : iterable of str
+        Files and folders of the package. Those that make problems and measure errors are added.
+    imports : bool
+        Whether everything that these import counts, too.
     """
-    chosen = _sources(_PROBLEMS) | (_with_imports(_sources(_FITTING)) if fits else _sources(["baselines"]))
+    return _code_hash(tuple(names), imports)
+
+
+@cache
+def _code_hash(names: tuple[str, ...], imports: bool) -> str:
+    chosen = _sources(_PROBLEMS) | (_with_imports(_sources(names)) if imports else _sources(names))
     named = {path.relative_to(_PACKAGE).as_posix(): path for path in chosen}
     return _digest("\n".join(f"{name} {_code(named[name])}" for name in sorted(named)))
 

@@ -6,11 +6,11 @@
     python -m bench.table1 --redo air     # delete the cells of a method first
     python -m bench.table1 --report-only  # only write the tables again
 
-In a clone, with ``pip install -e ".[data,baselines]"``; the data come from :mod:`airnp.datasets`.
+In a clone, with ``pip install -e ".[data,baselines,bench]"``; the data come from :mod:`airnp.datasets`.
 
 A cell is one row, method and seed. The seed is that of the method and, if the mask is random, of the mask; if
-neither depends on it there is one run. PNMC, RDMF and biharmonic inpainting need neighbouring entries to be
-related and run on images only, DMF+DE on the other rows only, as in the paper. ``air`` is :func:`airnp.fit`
+neither depends on it there is one run. PNMC, RDMF and inpainting need neighbouring entries to be related and
+run on images only, DMF+DE on the other rows only, as in the paper. ``air`` is :func:`airnp.fit`
 with its defaults; ``air_full`` is the same without a stop and only serves to measure the regret of the
 stopping rule. No method sees a missing entry; the runs of AIR record the truth, but do not use it.
 
@@ -29,19 +29,24 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import statistics
 import sys
-import time
 from collections.abc import Iterable, Sequence
-from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import airnp
 from airnp import baselines
-from bench.cells import Cells, Experiment, Method, Record, Task, compute_all, write_file
+from bench.cells import (
+    Cells,
+    Experiment,
+    Method,
+    Task,
+    compute_missing,
+    positive,
+    processors,
+    write_file,
+)
 from bench.paper_rows import COLUMNS, ROWS, Problem
 from bench.speed import RESULTS
 from bench.table1_page import (
@@ -50,7 +55,6 @@ from bench.table1_page import (
     RECORD_EVERY,
     as_html,
     as_markdown,
-    number,
     sections,
     summarize,
 )
@@ -58,7 +62,7 @@ from bench.table1_page import (
 
 def _baseline(name: str, problem: Problem, seed: int, **settings: Any) -> tuple[Any, dict[str, Any]]:
     options = dict(settings)
-    if name not in ("mean", "knn", "biharmonic"):
+    if METHODS[name].is_seeded:
         options["seed"] = seed
     if name in ("dmf", "rdmf", "dmf_de"):
         options["engine"] = airnp.CPU(threads=1)
@@ -90,7 +94,11 @@ METHODS = {
     "svd": _of("svd", "SVD"),
     "soft_impute": _of("soft_impute", "SoftImpute"),
     "pnmc": _of("pnmc", "PNMC", rows="images"),
+    "linear": _of("linear", "linear", rows="images", is_seeded=False),
     "biharmonic": _of("biharmonic", "biharmonic", rows="images", is_seeded=False),
+    "navier_stokes": _of("navier_stokes", "Navier-Stokes", rows="images", is_seeded=False),
+    "telea": _of("telea", "Telea", rows="images", is_seeded=False),
+    "fsr": _of("fsr", "FSR", rows="images", is_seeded=False),
     "dmf": _of("dmf", "DMF, last iterate", is_fit=True),
     # At most as many iterations as AIR.
     "dmf_auto": _of("dmf", "DMF, stopped", settings={"stop": "auto", "max_iter": 40_000}, is_fit=True),
@@ -105,9 +113,6 @@ QUICK_ROWS = ("Barbara 30%", "Syn-Netflix 70%", "IC 20%")
 QUICK_METHODS = ("mean", "knn", "svd", "biharmonic", "dmf", "dmf_de", AIR, NEVER_STOPPED)
 QUICK_ITERATIONS = 300
 STALE = "stale"
-
-_WRITE_EVERY = 30.0
-"""Seconds between two reports while cells are being computed."""
 
 
 def main(argv: Sequence[str] | None = None, experiment: Experiment = PAPER) -> int:
@@ -179,20 +184,7 @@ class Plan:
 
     def compute(self, jobs: int) -> int:
         """Compute the missing cells; return how many failed."""
-        waiting = [task for task in self.tasks if not self._cells.is_finished(task)]
-        print(f"{len(self.tasks) - len(waiting)} of {len(self.tasks)} cells are there", file=sys.stderr)
-        clock = _Clock(waiting, jobs, list(self._cells.all()))
-        failed, written = 0, time.monotonic()
-        with closing(compute_all(waiting, self._experiment, self._folder, jobs)) as results:
-            for count, (task, record) in enumerate(results, start=1):
-                failed += record["status"] == "failed"
-                clock.finish(task, record)
-                place = f"[{count}/{len(waiting)}] {task.row} · {task.method} · seed {task.seed}"
-                print(f"{place}: {_outcome(record)}{clock.remaining()}", file=sys.stderr, flush=True)
-                if time.monotonic() - written > _WRITE_EVERY:
-                    self.report()
-                    written = time.monotonic()
-        return failed
+        return compute_missing(self.tasks, self._experiment, self._folder, jobs, self.report)
 
     def report(self) -> str:
         """Write JSON, Markdown and HTML from the cells of the folder; return the Markdown.
@@ -229,44 +221,6 @@ def _union(order: Iterable[str], first: Sequence[str], second: Sequence[str]) ->
     return [name for name in order if name in first or name in second]
 
 
-class _Clock:
-    """Estimate the time of the remaining cells from similar cells."""
-
-    def __init__(self, waiting: Sequence[Task], jobs: int, known: Sequence[Record]) -> None:
-        self._waiting = list(waiting)
-        self._jobs = jobs
-        self._seconds: dict[tuple[str, ...], list[float]] = {}
-        for record in known:
-            self._add(record)
-
-    def _add(self, record: Record) -> None:
-        if record["status"] == "done":
-            for key in ((), (record["method"],), (record["method"], record["row"])):
-                self._seconds.setdefault(key, []).append(record["seconds"])
-
-    def finish(self, task: Task, record: Record) -> None:
-        self._waiting.remove(task)
-        self._add(record)
-
-    def remaining(self) -> str:
-        if not self._waiting or not self._seconds:
-            return ""
-        minutes = sum(map(self._estimate, self._waiting)) / self._jobs / 60
-        return f"; about {minutes:.0f} min left" if minutes >= 1 else ""
-
-    def _estimate(self, task: Task) -> float:
-        for key in ((task.method, task.row), (task.method,), ()):
-            if key in self._seconds:
-                return statistics.fmean(self._seconds[key])
-        return 0.0
-
-
-def _outcome(record: Record) -> str:
-    if record["status"] == "failed":
-        return f"failed: {record['error']}"
-    return f"{number(record['nmae'])} in {record['seconds']:.1f} s"
-
-
 def _arguments(argv: Sequence[str] | None, experiment: Experiment) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -274,13 +228,11 @@ def _arguments(argv: Sequence[str] | None, experiment: Experiment) -> argparse.N
     parser.add_argument("--quick", action="store_true", help="three rows, few iterations, one seed")
     parser.add_argument("--rows", nargs="+", choices=list(experiment.rows), metavar="ROW")
     parser.add_argument("--methods", nargs="+", choices=list(experiment.methods), metavar="METHOD")
-    parser.add_argument("--seeds", type=_positive, help="how many, from 0 on (default 5; 1 with --quick)")
-    parser.add_argument(
-        "--jobs", type=_positive, default=_processors(), help="processes (default: all cores)"
-    )
+    parser.add_argument("--seeds", type=positive, help="how many, from 0 on (default 5; 1 with --quick)")
+    parser.add_argument("--jobs", type=positive, default=processors(), help="processes (default: all cores)")
     parser.add_argument("--out", type=Path, default=RESULTS / "table1")
     parser.add_argument(
-        "--full-iterations", type=_positive, help="iterations of air_full (default 20 000; 300 with --quick)"
+        "--full-iterations", type=positive, help="iterations of air_full (default 20 000; 300 with --quick)"
     )
     parser.add_argument(
         "--redo",
@@ -296,16 +248,6 @@ def _arguments(argv: Sequence[str] | None, experiment: Experiment) -> argparse.N
         parser.error("--redo computes cells, --report-only none")
     arguments.seeds = arguments.seeds or (1 if arguments.quick else 5)
     return arguments
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, got {text!r}")
-    return int(text)
-
-
-def _processors() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 if __name__ == "__main__":

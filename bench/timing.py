@@ -20,7 +20,7 @@ _REST = 0.1
 
 @dataclass(frozen=True)
 class Timings:
-    """Seconds per iteration of each runner, one column per round."""
+    """Seconds per iteration, or per call, of each runner, one column per round."""
 
     seconds: dict[str, np.ndarray]
 
@@ -56,6 +56,23 @@ def interleaved(runners: Mapping[str, Runner], *, rounds: int = 9, seconds: floa
             start = time.perf_counter()
             runners[name](counts[name])
             times[name].append((time.perf_counter() - start) / counts[name])
+    return Timings({name: np.asarray(values) for name, values in times.items()})
+
+
+def once_each(runners: Mapping[str, Callable[[], object]], *, rounds: int) -> Timings:
+    """Time one call of every runner a round, each round in another order and each call after a rest.
+
+    For calls that take long; the first of each should have been made before.
+    """
+    times: dict[str, list[float]] = {name: [] for name in runners}
+    order = np.random.default_rng(0)
+    names = list(runners)
+    for _ in range(rounds):
+        for position in order.permutation(len(names)):
+            time.sleep(_REST)
+            start = time.perf_counter()
+            runners[names[position]]()
+            times[names[position]].append(time.perf_counter() - start)
     return Timings({name: np.asarray(values) for name, values in times.items()})
 
 

@@ -1,10 +1,12 @@
-"""Baselines without a model: means, nearest neighbours, biharmonic inpainting."""
+"""Baselines without a model: means, nearest neighbours, linear interpolation, biharmonic inpainting."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+from scipy import ndimage
+from scipy.interpolate import LinearNDInterpolator, NearestNDInterpolator
 
 from airnp._checks import checked_choice, checked_whole
 from airnp.baselines.common import Bools, Values, complete_each, line_means
@@ -103,6 +105,52 @@ def knn(Y: Any, mask: Any = None, *, k: int = 5, by: str = "rows", weights: str 
         return average
 
     return complete_each(Y, mask, complete, "they are filled with means of other entries")
+
+
+def linear(Y: Any, mask: Any = None) -> Any:
+    """Interpolate linearly over triangles of observed pixels of an image. Observed entries are kept.
+
+    The order of rows and columns must mean something, as in an image. Gaps outside all triangles, at the
+    margin, become their nearest observed entry. Uses :class:`scipy.interpolate.LinearNDInterpolator`.
+
+    Parameters
+    ----------
+    Y, mask : array-like (…, m, n)
+        As in :func:`airnp.fit`: the mask is True where observed; without it, NaN means missing.
+
+    Returns
+    -------
+    ndarray or DataFrame (…, m, n)
+
+    Notes
+    -----
+    Rows and columns without any observed entry are bridged as any other gap.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> ramp = np.add.outer(np.arange(6.0), np.arange(7.0))
+    >>> mask = np.ones(ramp.shape, dtype=bool)
+    >>> mask[2:4, 3:5] = False
+    >>> bool(np.allclose(linear(ramp, mask), ramp))
+    True
+    """
+
+    def complete(values: Values, mask: Bools) -> Values:
+        # A pixel with eight observed neighbours is no corner of a triangle around a gap: every circle through
+        # it that is larger than a cell of the grid contains one of them.
+        rim = mask & ndimage.binary_dilation(~mask, structure=np.ones((3, 3)))
+        corners, gaps = np.argwhere(rim), np.argwhere(~mask)
+        filled = NearestNDInterpolator(corners, values[rim])(gaps)
+        # All on one line: no triangles.
+        if np.linalg.matrix_rank(corners - corners[0]) == 2:
+            between = LinearNDInterpolator(corners, values[rim])(gaps)
+            filled = np.where(np.isnan(between), filled, between)
+        X = values.copy()
+        X[~mask] = filled
+        return X
+
+    return complete_each(Y, mask, complete, "they are bridged from the nearest observed ones")
 
 
 def biharmonic(Y: Any, mask: Any = None) -> Any:

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
-import json
 import os
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import bench.scale
-from bench.cells import write_file
+from bench import measurements
 from bench.scale.page import page, picture
 from bench.speed import RESULTS
-from bench.timing import POOLS
 
 TARGET = 0.35
 """The error to reach on held-out entries, whose standard deviation is 0.8."""
@@ -50,28 +46,10 @@ def cases(sections: Sequence[str], threads: int, *, quick: bool) -> list[tuple[s
 
 
 def measure(folder: Path, kind: str, case: dict[str, Any]) -> dict[str, Any]:
-    """Return a measurement, or why it failed; make it in a pinned process if it is missing."""
-    digest = hashlib.sha256(json.dumps([kind, case], sort_keys=True).encode()).hexdigest()[:10]
-    path = folder / f"{kind}.m{case['m']}.{digest}.json"
-    if path.exists():
-        return json.loads(path.read_text(encoding="utf-8"))
+    """Return a measurement, or why there is none."""
     if kind == "dense" and not _dense_fits(case["m"]):
         return case | {"failed": f"needs {DENSE_MEMORY * 4 * case['m'] ** 2 / 2**30:.0f} GiB and more"}
-    print(f"{kind} {case}", file=sys.stderr, flush=True)
-    processors = sorted(os.sched_getaffinity(0))[: case["threads"]]
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", "bench.scale.measure", kind, json.dumps(case)],
-        stdout=subprocess.PIPE,
-        text=True,
-        check=False,
-        env={**os.environ, **dict.fromkeys(POOLS, str(case["threads"]))},
-        preexec_fn=lambda: os.sched_setaffinity(0, processors),
-    )
-    if done.returncode:
-        return case | {"failed": f"ended with code {done.returncode}"}
-    found = case | json.loads(done.stdout.splitlines()[-1])
-    write_file(path, json.dumps(found))
-    return found
+    return measurements.measure(folder, "bench.scale.measure", kind, case, label=f"m{case['m']}")
 
 
 def _dense_fits(m: int) -> bool:

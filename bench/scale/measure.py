@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,22 +14,11 @@ import numpy as np
 import airnp
 from airnp.engines import select_engine
 from airnp.training.steps import Steps
+from bench.measurements import Case, main, peak_megabytes
 from bench.scale.problem import engine, for_torch, planted, prepare
+from bench.timing import once_each
 
-Case = dict[str, Any]
 WARM_UP = 2
-
-
-def peak_megabytes() -> float:
-    """Return the peak memory of this process."""
-    try:
-        with open("/proc/self/status", encoding="ascii") as file:
-            fields = dict(line.split(":", 1) for line in file if ":" in line)
-        return int(fields["VmHWM"].split()[0]) / 1024
-    except (OSError, KeyError):
-        import resource
-
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def time_calls(step: Callable[[], Any], *, least: int, seconds: float) -> list[float]:
@@ -110,33 +99,17 @@ def peers(case: Case) -> Case:
     for name, loss in losses.items():
         if not abs(loss - losses["airnp"]) <= 1e-3 * losses["airnp"]:
             raise SystemExit(f"{name} follows another trajectory: {losses}")
-    times: dict[str, list[float]] = {name: [] for name in runners}
-    order = np.random.default_rng(0)
-    for _ in range(case["rounds"]):
-        for place in order.permutation(len(runners)):
-            name = list(runners)[place]
-            time.sleep(0.1)  # threads of the others fall asleep
-            begin = time.perf_counter()
-            runners[name](case.get("each", 1))
-            times[name].append((time.perf_counter() - begin) / case.get("each", 1))
-    ratios = {
-        name: statistics.median(np.divide(found, times["airnp"]).tolist()) for name, found in times.items()
-    }
+    each = case.get("each", 1)
+    timings = once_each({name: partial(run, each) for name, run in runners.items()}, rounds=case["rounds"])
     return {
         "nnz": int(table.matrix.nnz),
-        "seconds": {name: statistics.median(found) for name, found in times.items()},
-        "ratios": ratios,
+        "seconds": {name: timings.milliseconds(name) / 1e3 / each for name in runners},
+        "ratios": {name: timings.ratio(name, "airnp") for name in runners},
     }
 
 
 KINDS: dict[str, Callable[[Case], Case]] = {"sparse": sparse, "dense": dense, "peers": peers}
 
 
-def main(argv: list[str]) -> None:
-    """Measure and print."""
-    kind, text = argv
-    print(json.dumps(KINDS[kind](json.loads(text))))
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(KINDS, sys.argv[1:])

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import cv2
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import interpolate, ndimage
 
 import airnp
 from airnp import baselines
@@ -60,7 +63,11 @@ CASES = {
     "svd": Case(low_rank, 0.01, {"seed": 0}),
     "soft_impute": Case(low_rank, 0.1, {"seed": 0}, keeps_observed=False),
     "pnmc": Case(picture, 0.15, {"seed": 0, "trials": 3, "epochs": 30}),
+    "linear": Case(picture, 0.03),
     "biharmonic": Case(picture, 0.02),
+    "navier_stokes": Case(picture, 0.1),
+    "telea": Case(picture, 0.1),
+    "fsr": Case(picture, 0.1),
     "dmf": Case(low_rank, 0.05, {"seed": 0, "max_iter": 3000}, keeps_observed=False),
     "rdmf": Case(picture, 0.1, {"seed": 0, "max_iter": 3000}, keeps_observed=False),
     "dmf_de": Case(
@@ -70,7 +77,13 @@ CASES = {
         keeps_observed=False,
     ),
 }
-NEEDS = {"knn": "sklearn", "pnmc": "sklearn", "biharmonic": "skimage"}
+NEEDS = {
+    "knn": ("sklearn", 'scikit-learn: pip install "airnp[baselines]"'),
+    "pnmc": ("sklearn", 'scikit-learn: pip install "airnp[baselines]"'),
+    "biharmonic": ("skimage", 'scikit-image: pip install "airnp[baselines]"'),
+    **dict.fromkeys(("navier_stokes", "telea", "fsr"), ("cv2", 'OpenCV: pip install "airnp[bench]"')),
+}
+INTERPOLATING = ["linear", "biharmonic", "navier_stokes", "telea", "fsr"]
 SEEDED = [name for name, case in CASES.items() if "seed" in case.options]
 EVERY = pytest.mark.parametrize("name", list(CASES))
 
@@ -150,7 +163,7 @@ def test_an_empty_row_is_filled_as_documented():
     np.testing.assert_allclose(factors[4], np.delete(factors, 4, axis=0).mean(axis=0))
 
 
-@pytest.mark.parametrize("name", ["mean", "knn", "svd", "soft_impute", "pnmc", "biharmonic"])
+@pytest.mark.parametrize("name", ["mean", "knn", "svd", "soft_impute", "pnmc", *INTERPOLATING])
 def test_a_stack_is_solved_one_by_one_and_a_full_matrix_stays(name):
     truth, mask = CASES[name].problem()
     stack = np.stack([truth, truth[::-1], truth]).astype(np.float32)
@@ -172,7 +185,7 @@ def test_a_table_comes_back_as_a_table(name):
     np.testing.assert_array_equal(X.to_numpy(), completed(name, table.to_numpy(), **few))
 
 
-@pytest.mark.parametrize("name", ["mean", "soft_impute", "pnmc"])
+@pytest.mark.parametrize("name", ["mean", "soft_impute", "pnmc", *INTERPOLATING])
 def test_constant_data_is_completed_by_the_constant(name):
     Y = np.full((12, 10), 2.5)
     Y[3, 4:6] = np.nan
@@ -215,6 +228,9 @@ def test_refuses_data_as_fit_does(name):
         ("pnmc", {"trials": 0}, ValueError, "trials: "),
         ("pnmc", {"epochs": 0}, ValueError, "epochs: "),
         ("pnmc", {"rounds": 0}, ValueError, "rounds: "),
+        ("navier_stokes", {"radius": 0}, ValueError, "radius: expected at least 1"),
+        ("telea", {"radius": 1.5}, TypeError, "radius: expected a whole number"),
+        ("fsr", {"quality": "good"}, ValueError, "quality: expected one of 'fast', 'best'"),
         ("dmf", {"stop": "never"}, ValueError, "stop: "),
         ("dmf", {"depht": 3}, TypeError, "depht"),
         ("rdmf", {"weight": -1}, ValueError, "weight: "),
@@ -230,12 +246,19 @@ def test_refuses_bad_options(name, options, error, message):
         baselines.METHODS[name](truth, mask, **options)
 
 
-@pytest.mark.parametrize(("name", "package"), NEEDS.items())
-def test_a_missing_package_names_the_extra(name, package, monkeypatch):
+@pytest.mark.parametrize("name", NEEDS)
+def test_a_missing_package_names_the_extra(name, monkeypatch):
+    package, hint = NEEDS[name]
     for module in [package, *(loaded for loaded in sys.modules if loaded.startswith(f"{package}."))]:
         monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(ImportError, match=rf'{name} needs scikit-.*pip install "airnp\[baselines\]"'):
+    with pytest.raises(ImportError, match=re.escape(f"{name} needs {hint}")):
         baselines.METHODS[name](np.ones((3, 4)))
+
+
+def test_plain_opencv_is_not_enough_for_fsr(monkeypatch):
+    monkeypatch.delattr(cv2, "xphoto")
+    with pytest.raises(ImportError, match=r"fsr needs opencv-contrib.*airnp\[bench\]"):
+        baselines.fsr(np.ones((3, 4)))
 
 
 @pytest.mark.parametrize("name", ["svd", "soft_impute", "pnmc"])
@@ -245,6 +268,53 @@ def test_shows_progress_when_asked(name, capsys):
     assert capsys.readouterr().err == ""
     np.testing.assert_array_equal(completed(name, truth, mask, progress=True), quiet)
     assert name in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", INTERPOLATING)
+def test_an_image_may_have_any_range_and_any_place_for_gaps(name):
+    """The answer scales and moves with the data, whatever numbers the library computes with."""
+    truth, mask = CASES[name].problem()
+    X = completed(name, truth, mask)
+    np.testing.assert_allclose(completed(name, 40 * truth - 7, mask), 40 * X - 7, rtol=0, atol=0.5)
+    corner = np.ones((35, 18), dtype=bool)  # no multiples of a block of 16
+    corner[-3:, -3:] = corner[:2] = corner[10, 5:12] = False
+    with pytest.warns(airnp.EmptyLineWarning):
+        filled = completed(name, truth[:35, :18], corner)
+    assert np.abs(filled - truth[:35, :18]).max() < 0.3 * np.ptp(truth)
+
+
+@pytest.mark.filterwarnings("ignore::airnp.EmptyLineWarning")
+@pytest.mark.parametrize("name", INTERPOLATING)
+def test_an_image_of_one_line_is_filled(name):
+    Y = np.array([[1.0, np.nan, 3.0, 3.0, np.nan, 2.0]])
+    for line, axis in ((Y, 1), (Y.T, 0)):
+        X = completed(name, line)
+        assert X.shape == line.shape
+        assert 1 <= X.min() <= X.max() <= 3, axis
+
+
+def test_linear_interpolation_is_that_of_all_observed_pixels():
+    """Only pixels beside gaps are triangulated, and these triangles are the same."""
+    truth = picture() + 0.3 * np.random.default_rng(0).standard_normal((36, 32))
+    drawn = np.random.default_rng(1).random(truth.shape) < 0.2
+    for mask in (drawn, ndimage.binary_dilation(drawn, structure=np.ones((3, 3)))):
+        mask[:2, :2] = False  # outside all triangles
+        gaps = np.argwhere(~mask)
+        inside = interpolate.LinearNDInterpolator(np.argwhere(mask), truth[mask])(gaps)
+        outside = interpolate.NearestNDInterpolator(np.argwhere(mask), truth[mask])(gaps)
+        expected = np.where(np.isnan(inside), outside, inside)
+        # Pixels on one circle have several triangulations, so some gaps may have other corners.
+        assert np.isclose(baselines.linear(truth, mask)[~mask], expected).mean() > 0.9
+        assert np.isnan(inside).any()
+
+
+def test_opencv_methods_differ_by_their_options():
+    truth, mask = CASES["telea"].problem()
+    for method in (baselines.navier_stokes, baselines.telea):
+        assert not np.array_equal(method(truth, mask, radius=1), method(truth, mask, radius=5))
+    small, seen = truth[:16, :16], mask[:16, :16]
+    best, fast = (baselines.fsr(small, seen, quality=quality) for quality in ("best", "fast"))
+    assert not np.array_equal(best, fast)
 
 
 def test_neighbours_may_be_columns_or_both():

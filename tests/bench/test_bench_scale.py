@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from bench import measurements
 from bench.scale import __main__ as command
 from bench.scale import problem
 from bench.scale.measure import dense, peers, sparse
@@ -93,7 +94,7 @@ def test_finished_measurements_are_not_made_again(tmp_path, monkeypatch):
     class Done:
         returncode, stdout = 0, 'noise\n{"nnz": 3, "seconds": 0.5}\n'
 
-    monkeypatch.setattr(command.subprocess, "run", lambda *a, **k: calls.append(a) or Done())
+    monkeypatch.setattr(measurements.subprocess, "run", lambda *a, **k: calls.append(a) or Done())
     first = command.measure(tmp_path, "sparse", case)
     assert first == case | {"nnz": 3, "seconds": 0.5}
     assert command.measure(tmp_path, "sparse", case) == first
