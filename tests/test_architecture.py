@@ -18,6 +18,7 @@ LAYERS = [
     ["metrics"],
     ["data"],
     ["engines"],
+    ["resemblance"],
     ["optimizers"],
     ["regularizers"],
     ["model"],
@@ -74,7 +75,9 @@ def test_imports_point_in_one_direction(path):
     assert not wrong, f"{path.relative_to(ROOT)} imports from {wrong}, which {own} must not know"
 
 
-@pytest.mark.parametrize("package", ["model", "regularizers", "optimizers", "results", "training"])
+@pytest.mark.parametrize(
+    "package", ["model", "regularizers", "optimizers", "results", "training", "resemblance"]
+)
 def test_mathematics_does_not_know_the_backends(package):
     for path in MODULES:
         if package_of(path) == package:
