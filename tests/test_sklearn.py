@@ -22,6 +22,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import airnp
 from airnp import AdaptiveLaplacian
 from airnp.sklearn import AIRImputer
+from airnp.tables.imputation import Scaling
 
 RNG = np.random.default_rng(3)
 RIGHT = RNG.standard_normal((2, 8))
@@ -37,15 +38,22 @@ NAMES = list("abcdefgh")
 
 
 def imputer(**options: Any) -> AIRImputer:
-    return AIRImputer(**{"max_iter": 50, "random_state": 0, **options})
+    return AIRImputer(**{"method": "air", "max_iter": 50, "random_state": 0, **options})
 
 
 def frame(table: np.ndarray) -> pandas.DataFrame:
     return pandas.DataFrame(table, columns=NAMES, index=[f"row {i}" for i in range(len(table))])
 
 
+def standardised(table: np.ndarray) -> tuple[Scaling, np.ndarray]:
+    """Return the scaling of a table, and what the fit sees: NaN in gaps."""
+    observed = ~np.isnan(table)
+    scaling = Scaling.of(table, observed)
+    return scaling, np.where(observed, scaling.standardised(table, observed), np.nan)
+
+
 # No check is declared as an expected failure.
-@parametrize_with_checks([imputer(max_iter=20)])
+@parametrize_with_checks([imputer(max_iter=20), AIRImputer(random_state=0), AIRImputer(method="em")])
 def test_conventions_of_scikit_learn(estimator, check):
     check(estimator)
 
@@ -54,12 +62,15 @@ def test_conventions_of_scikit_learn(estimator, check):
 
 
 def test_fit_transform_is_the_fit_itself():
-    expected = airnp.fit(TABLE, max_iter=50, seed=0)
+    scaling, inside = standardised(TABLE)
+    expected = airnp.fit(inside, max_iter=50, seed=0)
     learner = imputer()
-    np.testing.assert_array_equal(learner.fit_transform(TABLE), expected.completed())
+    completed = np.where(SEEN, TABLE, scaling.undone(expected.X))
+    np.testing.assert_array_equal(learner.fit_transform(TABLE), completed)
     assert learner.n_iter_ == expected.n_iter
-    np.testing.assert_array_equal(imputer(keep_observed=False).fit_transform(TABLE), expected.X)
-    assert not np.array_equal(expected.X, expected.completed())
+    freed = imputer(keep_observed=False).fit_transform(TABLE)
+    np.testing.assert_array_equal(freed, scaling.undone(expected.X))
+    assert not np.array_equal(freed, completed)
 
 
 @pytest.mark.parametrize(
@@ -75,15 +86,19 @@ def test_fit_transform_is_the_fit_itself():
 )
 def test_options_reach_the_fit(option, value):
     usual = {"max_iter": 50, "seed": 0, "engine": airnp.CPU(threads=1)}
-    expected = airnp.fit(TABLE, **{**usual, option: value})
-    np.testing.assert_array_equal(imputer(threads=1, **{option: value}).fit(TABLE).result_.X, expected.X)
-    assert not np.array_equal(expected.X, airnp.fit(TABLE, **usual).X)
+    scaling, inside = standardised(TABLE)
+    expected = airnp.fit(inside, **{**usual, option: value})
+    found = imputer(threads=1, **{option: value}).fit(TABLE).result_.X
+    np.testing.assert_array_equal(found, scaling.undone(expected.X))
+    assert not np.array_equal(expected.X, airnp.fit(inside, **usual).X)
+    with pytest.raises(ValueError, match=f"{option}: only for method='air', got"):
+        AIRImputer(**{option: value}).fit(TABLE)
 
 
 def test_new_rows_are_completed_without_another_fit(monkeypatch):
     learner = imputer(max_iter=10_000, regularizers=[])
     fitted = learner.fit_transform(TABLE)
-    monkeypatch.setattr("airnp.sklearn.fit", None)
+    monkeypatch.setattr("airnp.tables.imputation.fit", None)
     completed = learner.transform(NEW_ROWS)
     np.testing.assert_array_equal(completed[NEW_SEEN], NEW[NEW_SEEN])
     means = np.nanmean(TABLE, axis=0)
@@ -248,6 +263,11 @@ def test_a_pickle_completes_the_same():
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
+        ({"method": "best"}, ValueError, "method: expected one of 'auto', 'em', 'local', 'air', got 'best'"),
+        ({"sample_posterior": True}, ValueError, "sample_posterior: expected False with method='air'"),
+        ({"sample_posterior": 1}, TypeError, "sample_posterior: expected True or False"),
+        ({"n_imputations": 0}, ValueError, "n_imputations: expected at least 1"),
+        ({"identifiers": "x"}, TypeError, "identifiers: expected 'auto' or a list of columns"),
         ({"max_iter": 0}, ValueError, "max_iter: expected at least 1"),
         ({"max_iter": 2.5}, TypeError, "max_iter: expected a whole number"),
         ({"depth": 0}, ValueError, "depth: expected at least 1"),
@@ -275,18 +295,15 @@ def test_options_that_cannot_be_meant(options, error, message):
     ("table", "error", "message"),
     [
         ([["a", "b"], ["c", "d"]], ValueError, "could not convert string to float"),
-        (
-            pandas.DataFrame({"a": [1.0, 2.0], "b": ["x", "y"]}),
-            ValueError,
-            "could not convert string to float",
-        ),
+        (pandas.DataFrame({"a": [1.0, 2.0], "b": [1 + 1j, 2]}), ValueError, "Complex data not supported"),
+        (pandas.DataFrame({"a": [1.0, np.inf], "b": ["x", "x"]}), ValueError, "X: contains infinity"),
         (TRUTH + 1j, ValueError, "Complex data not supported"),
         (np.where(SEEN, TRUTH, np.inf), ValueError, "contains infinity"),
         (scipy.sparse.csr_array(TRUTH), TypeError, "Sparse data was passed"),
         (TRUTH[0], ValueError, "Expected 2D array, got 1D array"),
         (np.full((3, 4), np.nan), ValueError, "X: no entry is observed"),
     ],
-    ids=["lists", "table", "complex", "infinite", "sparse", "one row", "nothing"],
+    ids=["lists", "complex table", "infinite table", "complex", "infinite", "sparse", "one row", "nothing"],
 )
 def test_tables_that_cannot_be_completed(table, error, message):
     with pytest.raises(error, match=message):
