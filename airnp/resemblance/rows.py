@@ -12,7 +12,7 @@ the standard deviations that the blend expects, calibrate the latter.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -44,8 +44,7 @@ _MOST_LOCAL_WORK = 2e9
 _MOST_JUDGED, _MOST_FITTED, _MOST_NEIGHBOURS = 3000, 20_000, 5000
 """Rows that judge the models, that the chosen ones are fitted to, and that neighbours are looked up among."""
 
-_TOLERANCE = 2e-2
-"""EM ends if the mean log-density of a row rises by less; more precision does not fill gaps better."""
+_STRONG_RIDGES = ("em 0.1", "em 0.3")
 
 _NEAR = 1.02
 """Of two ways to build mixtures, the worse one ends if its error is this multiple of the better one's."""
@@ -53,6 +52,25 @@ _NEAR = 1.02
 _SMALLEST_WEIGHT = 0.03
 _TOWARDS_EQUAL = 0.05
 """How much equal weights are preferred, as a share of the held-out squares."""
+
+
+@dataclass(frozen=True)
+class _Precision:
+    """How precisely mixtures are fitted.
+
+    Attributes
+    ----------
+    tolerance : float
+        EM ends if the mean log-density of a row rises by less. More precision does not fill gaps better.
+    ridge : float
+        The largest one.
+    """
+
+    tolerance: float = 2e-2
+    ridge: float = 1.0
+
+
+_FOR_DRAWING = _Precision(tolerance=1e-4, ridge=1e-3)
 
 
 class RowModel(Protocol):
@@ -96,16 +114,24 @@ class Blend:
         return np.where(observed, values, filled), np.sqrt(variance) * self.inflation(values.shape[1])
 
     def resampled(self, values: Floats, observed: Bools, rng: np.random.Generator) -> Blend:
-        """Return the same models, fitted to rows drawn with replacement: one answer of equal right.
+        """Return the models that are densities of rows, fitted to rows drawn with replacement.
 
-        Drawing the gaps from several of them accounts for what is not known about the models themselves.
+        Drawing the gaps from several of them accounts for what is not known about the models themselves. The
+        nearest rows are left out, and ridges are small: both would weaken the correlations of what is drawn.
         """
         used = rng.integers(len(values), size=min(len(values), _MOST_FITTED))
-        known = observed[used]
-        # A column that the sample has no entry of borrows all rows.
-        if not known.any(axis=0).all():
+        if not observed[used].any(axis=0).all():  # a column that the sample has no entry of
             used = np.arange(len(values))
-        return replace(self, models=_refit(values[used], observed[used], self.models, rng))
+        densities = {
+            name: model
+            for name, model in self.models.items()
+            if not isinstance(model, Neighbours) and name not in _STRONG_RIDGES
+        }
+        densities = densities or dict(self.models)
+        total = sum(self.weights[name] for name in densities)
+        weights = {name: self.weights[name] / total for name in densities}
+        fitted = _refit(values[used], observed[used], densities, rng, _FOR_DRAWING)
+        return replace(self, models=fitted, weights=weights)
 
     def draw(self, values: Floats, observed: Bools, rng: np.random.Generator) -> Floats:
         """Return rows with their gaps drawn from their conditional distribution, (n, d)."""
@@ -357,7 +383,11 @@ def _families(n: int, d: int) -> tuple[str, ...]:
 
 
 def _refit(
-    values: Floats, observed: Bools, models: dict[str, RowModel], rng: np.random.Generator
+    values: Floats,
+    observed: Bools,
+    models: Mapping[str, RowModel],
+    rng: np.random.Generator,
+    precision: _Precision = _Precision(),
 ) -> dict[str, RowModel]:
     """Fit the chosen models to all rows, each from what the held-out trial found."""
     used = _some(len(values), _MOST_FITTED, rng)
@@ -368,25 +398,27 @@ def _refit(
     for name, model in models.items():
         ridge = float(name.split()[1]) if name.startswith("em") else 0.01
         if isinstance(model, Mixture):
-            found[name] = _again(rows, model, ridge)
+            found[name] = _again(rows, model, ridge, precision)
         elif isinstance(model, Neighbours):
             near = _some(len(values), _MOST_NEIGHBOURS, rng)
-            first = _again(rows, model.first, model.ridge)
+            first = _again(rows, model.first, model.ridge, precision)
             found[name] = Neighbours.of(first, values[near], observed[near], model.K, model.ridge)
         elif isinstance(model, ScoredMixture):
             if scores is None or inner is None:
                 scores = relearn_scores(model.scores, values, observed)
                 inner = Rows(np.where(observed, scores.forward(values), 0.0), observed)
-            found[name] = ScoredMixture(scores, _again(inner, model.mixture, ridge))
+            found[name] = ScoredMixture(scores, _again(inner, model.mixture, ridge, precision))
         elif isinstance(model, Factors):
             rank = model.loadings.shape[1]
             found[name] = fit_factors(values, observed, rank, start=model)
     return found
 
 
-def _again(rows: Rows, mixture: Mixture, ridge: float) -> Mixture:
+def _again(rows: Rows, mixture: Mixture, ridge: float, precision: _Precision = _Precision()) -> Mixture:
+    """Improve a mixture by EM."""
     prior = 0 if len(mixture.weights) == 1 else rows.values.shape[1]
-    return fit_mixture(rows, mixture, ridge=ridge, prior=prior, tolerance=_TOLERANCE)
+    ridge = min(ridge, precision.ridge)
+    return fit_mixture(rows, mixture, ridge=ridge, prior=prior, tolerance=precision.tolerance)
 
 
 # --- the blend ---
