@@ -28,6 +28,7 @@ from airnp.commands.fits import (
     load_result,
     resume_run,
 )
+from airnp.commands.imputing import OF_SHEETS, add_sheet_arguments, is_sheet, run_sheet
 from airnp.commands.tables import (
     Outputs,
     add_completion_arguments,
@@ -80,7 +81,7 @@ _DENSE_ONLY = ("mask", "truth", "auto", "interval", "checkpoint", *_READING)
 
 _FIXED_BY_A_RUN = (
     *("mask", "truth", "bounds", "round", "auto", "form", *_READING),
-    *("seed", "regularizers", "rank", "depth", "dtype"),
+    *("seed", "regularizers", "rank", "depth", "dtype", "method", *OF_SHEETS),
 )
 """Options for the data and the model, which a resumed run takes from its file."""
 
@@ -110,6 +111,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         help="try several settings, take what predicts held-out numbers best, and report the error to expect "
         "(takes about seven times as long)",
     )
+    add_sheet_arguments(parser)
     add_run_arguments(parser)
     add_reading_arguments(parser)
     add_fit_arguments(parser)
@@ -127,6 +129,8 @@ def _run(options: argparse.Namespace) -> int:
     if options.table is None:
         raise UsageError("the following arguments are required: table, or --resume")
     check_run_arguments(options)
+    if is_sheet(options):
+        return run_sheet(options)
     matrix = _sparse_matrix(options)
     return _run_dense(options) if matrix is None else _run_sparse(options, matrix)
 

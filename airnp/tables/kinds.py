@@ -29,6 +29,9 @@ _MOST_CATEGORIES = 50
 _FEWEST_ROWS = 20
 """Rows that a table needs before a column of it looks like an identifier."""
 
+_DAY = 86_400 * 10**9
+"""Nanoseconds."""
+
 _CROWDED = 0.5
 """An identifier of whole numbers has at least this share of all numbers in its range."""
 
@@ -47,12 +50,15 @@ class ColumnKind:
         Of the column in the training table.
     categories : list
         What the codes of a category stand for.
+    step : int
+        Dates are filled with multiples of so many nanoseconds: whole days if all observed ones are.
     """
 
     name: Any
     kind: str
     dtype: Any
     categories: Sequence[Any] = ()
+    step: int = 1
 
     @property
     def width(self) -> int:
@@ -101,7 +107,7 @@ class ColumnKind:
         elif self.kind == "date":
             import pandas
 
-            stamps: Any = pandas.Series(np.rint(numbers[:, 0]).astype(np.int64))
+            stamps: Any = pandas.Series(np.rint(numbers[:, 0] / self.step).astype(np.int64) * self.step)
             stamps = stamps.astype(_exact(self.dtype))
             changed[gaps] = stamps.astype(self.dtype).to_numpy()
         else:
@@ -144,7 +150,9 @@ def _kind(column: Any, name: Any, identifiers: Any) -> ColumnKind:
     if types.is_bool_dtype(dtype):
         return ColumnKind(name, "boolean", dtype, [False, True])
     if types.is_datetime64_any_dtype(dtype) or types.is_timedelta64_dtype(dtype):
-        return ColumnKind(name, "date", dtype)
+        stamps = observed.astype(_exact(dtype)).astype(np.int64).to_numpy()
+        steps = (step for step in (_DAY, _DAY // 24, _DAY // 86400, 1) if not (stamps % step).any())
+        return ColumnKind(name, "date", dtype, step=next(steps))
     if types.is_numeric_dtype(dtype):
         values = observed.to_numpy(dtype=np.float64)
         looks_like_it = identifiers == "auto" and is_identifier(values)
