@@ -111,7 +111,8 @@ class Blend:
         """Return rows with their gaps filled, and the standard deviations of filled entries, both (n, d)."""
         answers = [model.complete(values, observed) for model in self.models.values()]
         filled, variance = _blended(answers, list(self.weights.values()))
-        return np.where(observed, values, filled), np.sqrt(variance) * self.inflation(values.shape[1])
+        std = np.sqrt(variance) * self.inflation(values.shape[1])
+        return np.where(observed, values, filled), np.where(observed, 0.0, std)
 
     def resampled(self, values: Floats, observed: Bools, rng: np.random.Generator) -> Blend:
         """Return the models that are densities of rows, fitted to rows drawn with replacement.
