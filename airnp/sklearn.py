@@ -286,9 +286,7 @@ class AIRImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
         if not 0 < level < 1:
             raise ValueError(f"level: expected a number between 0 and 1, got {level!r}")
         if self.model_.blend is None:
-            raise ValueError(
-                "method: expected another one than 'air', which has result_.interval(level) only"
-            )
+            raise ValueError("method: 'air' has intervals for its training table only: result_.interval")
         rows = self._read(X, reset=False)
         if rows.frame is not None:
             raise TypeError("X: expected floats in all columns")
