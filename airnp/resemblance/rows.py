@@ -46,6 +46,9 @@ _MOST_JUDGED, _MOST_FITTED, _MOST_NEIGHBOURS = 3000, 20_000, 5000
 
 _STRONG_RIDGES = ("em 0.1", "em 0.3")
 
+_BENDS = 0.9
+"""If mixtures have less than this share of the error of Gaussians, other linear models are not tried."""
+
 _NEAR = 1.02
 """Of two ways to build mixtures, the worse one ends if its error is this multiple of the better one's."""
 
@@ -273,6 +276,7 @@ def _contestants(
     """
     n, d = values.shape
     best = np.inf
+    bends = False
     touched = held.any(axis=1)
     inside = held[touched]
 
@@ -312,13 +316,14 @@ def _contestants(
             if scored < np.inf:
                 ladders.append(_Ladder("scores mixture", inner, start, scores, scored))
             yield from _mixtures(ladders, min(ridge, 0.03), kept, judge)
-        if "local" in families:
+        bends = best < _BENDS * lowest if kept is None else False
+        if "local" in families and not bends:
             for K in GROUPS:
                 if wanted(f"local {K}") and n >= 3 * K:
                     local = Neighbours.of(gaussian, values, known, K, ridge)
                     judge(f"local {K}", local)
                     yield f"local {K}", local
-    if "low rank" in families:
+    if "low rank" in families and wanted("low rank 1") and not bends:
         model: Factors | None = None
         rank = 1
         before = np.inf

@@ -57,7 +57,8 @@ def _soft_impute(table: np.ndarray, seed: int) -> np.ndarray:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return soft_impute(table, seed=seed)
+        filled = soft_impute(table, seed=seed)
+    return np.where(np.isnan(table), filled, table)
 
 
 def _hyperimpute(table: np.ndarray, seed: int) -> np.ndarray:

@@ -1,7 +1,7 @@
 """The protocol that HyperImpute and ReMasker are measured by, on any folder of CSV files.
 
-Columns are scaled to [0, 1]. Entries are missing by MAR, MCAR or MNAR at a rate of 0.3, three times. Reported are
-the root mean squared error of the gaps, the Wasserstein distance between the imputed and the complete table
+Columns are scaled to [0, 1]. Entries are missing by MAR, MCAR or MNAR at a rate of 0.3, three times. Reported
+are the root mean squared error of gaps, the Wasserstein distance between the imputed and the complete table
 (mean over columns), and the AUROC of a classifier that is trained on the imputed table, by cross-validation.
 """
 
