@@ -193,7 +193,7 @@ def fit_mixture(
         ν: the rows that the pooled covariance counts in each component.
     max_iter : int
     tolerance : float
-        EM ends if an iteration raises the mean log-density of a row by less than this.
+        EM ends if an iteration raises the mean log-density by less than this for each observed entry.
 
     Returns
     -------
@@ -201,12 +201,13 @@ def fit_mixture(
     """
     mixture, height, iteration = start, -math.inf, 0
     posterior: Posterior | None = None
+    entries = float(rows.observed.sum(axis=1).mean())
     for iteration in range(1, max_iter + 1):
         looked_at = None if posterior is None or iteration % _REFRESHED == 0 else posterior.shares
         posterior, counts, sums, squares = _expectation(mixture, rows, looked_at)
         mixture = _maximisation(mixture, counts, sums, squares, ridge, prior)
         before, height = height, float(posterior.heights.mean())
-        if height - before < tolerance:
+        if height - before < tolerance * entries:
             break
     return Mixture(mixture.weights, mixture.means, mixture.covariances, mixture.counts, iteration)
 

@@ -64,16 +64,16 @@ class _Precision:
     Attributes
     ----------
     tolerance : float
-        EM ends if the mean log-density of a row rises by less. More precision does not fill gaps better.
+        EM ends if the mean log-density of an entry rises by less. More precision does not fill gaps better.
     ridge : float
         The largest one.
     """
 
-    tolerance: float = 2e-2
+    tolerance: float = 4e-3
     ridge: float = 1.0
 
 
-_FOR_DRAWING = _Precision(tolerance=1e-4, ridge=1e-3)
+_FOR_DRAWING = _Precision(tolerance=2e-5, ridge=1e-3)
 
 
 class RowModel(Protocol):
