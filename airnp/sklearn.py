@@ -395,6 +395,12 @@ class AIRImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
             threads=self.threads,
             **({name: getattr(self, name) for name in _OF_THE_FIT} if self.method == "air" else {}),
         )
+        limits = self._inner_limits(rows)
+        if limits is not None:
+            low, high, whole = (
+                np.broadcast_to(side, used.shape)[used] for side in (limits.low, limits.high, limits.whole)
+            )
+            self.result_ = self.result_.within(Bounds(low, high, whole))
         self.n_iter_ = 1 if self.result_.fit is None else self.result_.fit.n_iter
         self.kinds_ = [kind.kind for kind in self._kinds]
         self.indicator_ = None

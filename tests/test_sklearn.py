@@ -24,8 +24,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import airnp
 from airnp import AdaptiveLaplacian
+from airnp.data.normalization import ColumnScaling
 from airnp.sklearn import AIRImputer
-from airnp.tables.imputation import Scaling
 
 RNG = np.random.default_rng(3)
 RIGHT = RNG.standard_normal((2, 8))
@@ -48,10 +48,10 @@ def frame(table: np.ndarray) -> pandas.DataFrame:
     return pandas.DataFrame(table, columns=NAMES, index=[f"row {i}" for i in range(len(table))])
 
 
-def standardised(table: np.ndarray) -> tuple[Scaling, np.ndarray]:
+def standardised(table: np.ndarray) -> tuple[ColumnScaling, np.ndarray]:
     """Return the scaling of a table, and what the fit sees: NaN in gaps."""
     observed = ~np.isnan(table)
-    scaling = Scaling.of(table, observed)
+    scaling = ColumnScaling.of(table, observed)
     return scaling, np.where(observed, scaling.standardised(table, observed), np.nan)
 
 
@@ -442,6 +442,10 @@ def test_bounds_and_integers_of_the_blend():
     others = np.arange(8) != 2
     assert ((found >= low) & (found <= high))[:, others].all()
     assert (found[:, 2] == np.round(found[:, 2])).all()
+    learner = blended(bounds=(float(np.nanmin(TABLE)), float(np.nanmax(TABLE)))).fit(TABLE)
+    for end in (*learner.result_.interval(0.99), learner.result_.X):
+        assert end.min() >= np.nanmin(TABLE)
+        assert end.max() <= np.nanmax(TABLE)
     _, gappy = people()
     clipped = blended(bounds={"height": (160, 180)})
     with pytest.raises(ValueError, match="outside of"):

@@ -52,14 +52,14 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """\
 Fill the gaps of a table. Formats go by the name: .csv and .tsv (also .gz), .parquet, .xlsx, .npy, .npz, .mtx.
-Missing are empty cells, NaN, NA, n/a, null and none, in a sparse matrix (.mtx, .npz of SciPy) all entries that
-are not stored.
+Missing are empty cells, NaN, NA, n/a, null and none, in a sparse matrix (.mtx, .npz of SciPy) all entries
+that are not stored.
 
 Columns of a .csv, .tsv, .parquet or .xlsx file may be of any kind: numbers, with decimal commas, thousands
 separators or percent signs, words, dates. They are standardised, and several models are blended by held-out
 entries. There, the cells ? - and . are missing, too. Columns that only tell rows apart are carried through.
-With --method air, or any option of "the fit", "long runs", --auto, --fitted or --result, the file is one matrix
-of numbers that the factor model completes, as other formats always are.
+With --method air, or any option of "the fit", "long runs", --auto, --fitted or --result, the file is one
+matrix of numbers that the factor model completes, as other formats always are.
 
 What is there stays as it is; --fitted writes the model's own values in its place.
 

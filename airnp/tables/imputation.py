@@ -8,13 +8,15 @@ model of :func:`airnp.fit` on them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from airnp._checks import checked_choice
+from airnp.data.bounds import Bounds
+from airnp.data.normalization import ColumnScaling
 from airnp.engines import Auto
 from airnp.engines.threads import checked_threads, using
 from airnp.fitting import fit
@@ -28,52 +30,8 @@ Bools = npt.NDArray[np.bool_]
 METHODS = ("auto", "em", "local", "air")
 _FAMILIES = {"auto": None, "em": ("em",), "local": ("em", "local")}
 
-_FAR = 6.0
-"""Entries beyond this many interquartile ranges from the quartiles do not count for center and scale."""
-
 _FARTHEST = 30.0
 """Standardised entries are clipped to this before they reach a model."""
-
-
-@dataclass(frozen=True, eq=False)
-class Scaling:
-    """Center and scale of each column, (d,)."""
-
-    center: Floats
-    scale: Floats
-
-    @classmethod
-    def of(cls, values: npt.NDArray[Any], observed: Bools) -> Scaling:
-        """Return the scaling of a table (n, d) with gaps; a constant column has scale 1.
-
-        Examples
-        --------
-        >>> table = np.array([[1.0, 5.0], [2.0, 5.0], [3.0, 5.0], [1e9, 5.0]])
-        >>> Scaling.of(table, np.array([[True] * 2] * 3 + [[False, True]])).scale.round(2)
-        array([0.82, 1.  ])
-        """
-        d = values.shape[1]
-        center, scale = np.zeros(d), np.ones(d)
-        for j in range(d):
-            column = values[observed[:, j], j].astype(np.float64)
-            if not len(column):
-                continue
-            low, high = np.quantile(column, [0.25, 0.75])
-            if high > low:
-                reach = _FAR * (high - low)
-                column = column.clip(low - reach, high + reach)
-            center[j], spread = column.mean(), column.std()
-            scale[j] = spread if spread > 1e-12 * abs(center[j]) else 1.0
-        return cls(center, scale)
-
-    def standardised(self, values: npt.NDArray[Any], observed: Bools) -> Floats:
-        """Return standardised values, 0 in gaps."""
-        inside = (np.where(observed, values, self.center) - self.center) / self.scale
-        return np.clip(inside, -_FARTHEST, _FARTHEST)
-
-    def undone(self, inside: npt.NDArray[Any]) -> Floats:
-        """Return values in the units of the table."""
-        return np.asarray(inside * self.scale + self.center)
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,6 +63,11 @@ class TableCompletion:
     fit: FitResult | None = field(repr=False, default=None)
     _values: npt.NDArray[Any] = field(repr=False, default_factory=lambda: np.empty(0))
     _model: TableModel | None = field(repr=False, default=None)
+    _bounds: Bounds | None = field(repr=False, default=None)
+
+    def within(self, bounds: Bounds) -> TableCompletion:
+        """Return the completed table clipped and rounded to bounds, intervals included."""
+        return replace(self, X=np.asarray(bounds.put_on(self.X)), _bounds=bounds)
 
     @property
     def expected_error(self) -> float:
@@ -126,7 +89,11 @@ class TableCompletion:
         assert self._model is not None
         reach = self._model.reach(level, self) * np.where(self.observed, 0, 1)
         middle = self.completed()
-        return middle - reach, middle + reach
+        lower, upper = middle - reach, middle + reach
+        if self._bounds is None:
+            return lower, upper
+        low, high = self._bounds.low, self._bounds.high
+        return np.clip(lower, low, high), np.clip(upper, low, high)
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +102,7 @@ class TableModel:
 
     Attributes
     ----------
-    scaling : Scaling
+    scaling : ColumnScaling
     blend : Blend or None
     rows : RowModel or None
         Completes new rows if ``method="air"``.
@@ -143,7 +110,7 @@ class TableModel:
         The same models of resampled rows, which imputations are drawn from.
     """
 
-    scaling: Scaling
+    scaling: ColumnScaling
     blend: Blend | None
     rows: RowModel | None
     replicates: list[Blend]
@@ -151,7 +118,7 @@ class TableModel:
 
     def complete(self, values: npt.NDArray[Any], observed: Bools) -> tuple[Floats, Floats]:
         """Return rows with their gaps filled, and standard deviations of filled entries, both (n, d)."""
-        inside = self.scaling.standardised(values, observed)
+        inside = _inputs(self.scaling, values, observed)
         if self.blend is None:
             assert self.rows is not None
             filled = self.rows.complete(np.where(observed, inside, np.nan), observed)
@@ -167,7 +134,7 @@ class TableModel:
         """
         if self.blend is None:
             assert self.rows is not None
-            inside = np.where(observed, self.scaling.standardised(values, observed), np.nan)
+            inside = np.where(observed, _inputs(self.scaling, values, observed), np.nan)
             return self.scaling.undone(self.rows.complete(inside, observed, keep_observed=False))
         estimated, _ = self.complete(values, observed)
         for j in range(values.shape[1]):
@@ -178,7 +145,7 @@ class TableModel:
 
     def draws(self, values: npt.NDArray[Any], observed: Bools, rng: np.random.Generator) -> Iterator[Floats]:
         """Yield rows with their gaps drawn from what is known about them, once for each replicate."""
-        inside = self.scaling.standardised(values, observed)
+        inside = _inputs(self.scaling, values, observed)
         for blend in self.replicates:
             with using(self.threads):
                 drawn = blend.draw(inside, observed, rng)
@@ -191,6 +158,11 @@ class TableModel:
             lower, upper = completion.fit.interval(level)
             return np.asarray((upper - lower) / 2 * self.scaling.scale)
         return completion.std * self.blend.reach(level, len(self.scaling.scale))
+
+
+def _inputs(scaling: ColumnScaling, values: npt.NDArray[Any], observed: Bools) -> Floats:
+    """Return what a model sees: standardised values without extremes, 0 in gaps."""
+    return np.clip(scaling.standardised(values, observed), -_FARTHEST, _FARTHEST)
 
 
 def fit_table(
@@ -228,8 +200,8 @@ def fit_table(
     TableCompletion
     """
     checked_choice("method", method, METHODS)
-    scaling = Scaling.of(values, observed)
-    inside = scaling.standardised(values, observed)
+    scaling = ColumnScaling.of(values, observed)
+    inside = _inputs(scaling, values, observed)
     number = checked_threads(threads)
     if method == "air":
         result = fit(inside.astype(values.dtype), observed, seed=seed, engine=Auto(threads), **air)
