@@ -529,3 +529,53 @@ def test_rows_of_frames_that_cannot_be_read():
         blended().fit(TABLE).probabilities(TABLE)
     with pytest.raises(ValueError, match="missing_values: expected nan for a table"):
         blended(missing_values=-1).fit(people()[0])
+
+
+EDGES = np.random.default_rng(9)
+
+
+def with_gaps(table: np.ndarray, rate: float = 0.2) -> np.ndarray:
+    return np.where(EDGES.random(table.shape) < rate, np.nan, table)
+
+
+def dropping_out(n: int, d: int) -> np.ndarray:
+    """Return rows that end sooner or later."""
+    table = EDGES.standard_normal((n, 1)) + 0.3 * EDGES.standard_normal((n, d))
+    table[np.arange(d) >= EDGES.integers(1, d + 1, n)[:, None]] = np.nan
+    return table
+
+
+LINE = EDGES.standard_normal(60)
+APART = np.full((40, 4), np.nan)
+APART[:20, :2], APART[20:, 2:] = EDGES.standard_normal((20, 2)), EDGES.standard_normal((20, 2))
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        np.array([[1.0, np.nan]]),
+        np.array([[1.0], [np.nan], [2.0]]),
+        with_gaps(np.full((30, 3), 5.0)),
+        EDGES.standard_normal((30, 4)),
+        dropping_out(80, 6),
+        APART,
+        with_gaps(1e300 * EDGES.standard_normal((50, 4))),
+        with_gaps(1e-300 * EDGES.standard_normal((50, 4))),
+        with_gaps(1e9 + EDGES.standard_normal((50, 4))),
+        with_gaps(np.column_stack([LINE, 2 * LINE, 3 * LINE, -LINE])),
+        with_gaps((EDGES.random((60, 5)) < 0.5).astype(float)),
+        with_gaps(EDGES.standard_normal((3, 160))),
+    ],
+    ids=[
+        *("one row", "one column", "constant", "complete", "drop-out", "nothing in common", "huge", "tiny"),
+        *("far from zero", "collinear", "binary", "three rows"),
+    ],
+)
+def test_unusual_tables_are_filled(table):
+    learner = blended(sample_posterior=True, n_imputations=2).fit(table)
+    for filled in (*learner.imputations(table), learner.result_.X):
+        assert np.isfinite(filled).all()
+        np.testing.assert_array_equal(filled[~np.isnan(table)], table[~np.isnan(table)])
+    low, high = learner.result_.interval(0.9)
+    assert np.isfinite(low).all()
+    assert (low <= high).all()

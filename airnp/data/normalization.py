@@ -127,12 +127,15 @@ class ColumnScaling:
             column = values[observed[:, j], j].astype(np.float64)
             if not len(column):
                 continue
+            size = float(np.abs(column).max()) or 1.0
+            column = column / size  # squares of very large or small numbers are no numbers
             low, high = np.quantile(column, [0.25, 0.75])
             if high > low:
                 reach = _FAR * (high - low)
                 column = column.clip(low - reach, high + reach)
-            center[j], spread = column.mean(), column.std()
-            scale[j] = spread if spread > 1e-12 * abs(center[j]) else 1.0
+            spread = float(column.std())
+            center[j] = column.mean() * size
+            scale[j] = spread * size if spread > 1e-12 else 1.0
         return cls(center, scale)
 
     def standardised(

@@ -52,6 +52,9 @@ _BENDS = 0.9
 _NEAR = 1.02
 """Of two ways to build mixtures, the worse one ends if its error is this multiple of the better one's."""
 
+_EXACT = 1e-20
+"""A mean squared error, in variances of columns, that no blend needs to improve."""
+
 _SMALLEST_WEIGHT = 0.03
 _TOWARDS_EQUAL = 0.05
 """How much equal weights are preferred, as a share of the held-out squares."""
@@ -149,7 +152,8 @@ class Blend:
 
     def inflation(self, d: int) -> Floats:
         """Return how much larger errors are than the models expect, for each of d columns."""
-        return self._by_column(lambda ratios: float(np.sqrt((ratios**2).mean())), d, 1.0)
+        found = self._by_column(lambda ratios: float(np.sqrt((ratios**2).mean())), d, 1.0)
+        return np.maximum(found, 1e-12)  # what is exact has no ratio
 
     def reach(self, level: float, d: int) -> Floats:
         """Return how many calibrated standard deviations an interval of a level reaches, by column, (d,)."""
@@ -223,11 +227,11 @@ def fit_rows(
         )
         for name in kept
     }
-    errors = {name: float(np.sqrt(((answer[0] - truth) ** 2).mean())) for name, answer in answers.items()}
+    errors = {name: _rmse(answer[0], truth) for name, answer in answers.items()}
     weights = _blend_weights(np.stack([answers[name][0] for name in kept], axis=1), truth)
     chosen = {name: float(weight) for name, weight in zip(kept, weights, strict=True) if weight > 0}
     filled, variance = _blended([answers[name] for name in chosen], list(chosen.values()))
-    errors["blend"] = float(np.sqrt(((filled - truth) ** 2).mean()))
+    errors["blend"] = _rmse(filled, truth)
     ratios = np.abs(filled - truth) / np.sqrt(variance + 1e-12)
     fitted = _refit(values, observed, {name: models[name] for name in chosen}, rng)
     return Blend(fitted, chosen, errors, column, ratios)
@@ -250,6 +254,10 @@ def _hold_out(observed: Bools, rng: np.random.Generator) -> Iterator[Bools]:
     for part in parts[: 4 if n < 200 else 2 if n < 1500 else 1]:
         held = np.zeros((n, d), bool)
         held[part] = observed[part] & ~patterns[rng.integers(len(patterns), size=len(part))]
+        held[~(observed & ~held).any(axis=1)] = False
+        if not held.any():  # rows with gaps have nothing in common: one entry of each row instead
+            held[part, (rng.random((len(part), d)) * observed[part]).argmax(axis=1)] = True
+            held &= observed
         left = observed & ~held
         held[~left.any(axis=1)] = False
         # Columns keep two entries, or all they have.
@@ -284,7 +292,7 @@ def _contestants(
         nonlocal best
         filled, variance = model.complete(values[touched], known[touched])
         answers[name] = filled[inside], variance[inside]
-        error = float(np.sqrt(((filled[inside] - truth[held]) ** 2).mean())) if held.any() else 0.0
+        error = _rmse(filled[inside], truth[held])
         best = min(best, error)
         return error
 
@@ -430,6 +438,11 @@ def _again(rows: Rows, mixture: Mixture, ridge: float, precision: _Precision = _
 # --- the blend ---
 
 
+def _rmse(found: Floats, truth: Floats) -> float:
+    """Return the root mean squared error; 1, that of a mean, if nothing is held out."""
+    return float(np.sqrt(((found - truth) ** 2).mean())) if len(truth) else 1.0
+
+
 def _blended(answers: list[tuple[Floats, Floats]], weights: list[float]) -> tuple[Floats, Floats]:
     """Return mean and variance of a mixture of answers, which are means and variances."""
     mean = sum((w * filled for w, (filled, _) in zip(weights, answers, strict=True)), np.zeros(()))
@@ -454,6 +467,9 @@ def _blend_weights(predictions: Floats, truth: Floats) -> Floats:
         return np.full(count, 1 / count)
     errors = ((predictions - truth[:, None]) ** 2).mean(axis=0)
     weights = np.zeros(count)
+    if errors.min() < _EXACT:
+        weights[errors.argmin()] = 1.0
+        return weights
     for _ in range(2):
         # Only the Gram matrix matters: with Σ w = 1, the error is w·E·w for E of the models' own errors.
         apart = predictions[:, used] - truth[:, None]
