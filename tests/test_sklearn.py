@@ -13,14 +13,18 @@ import pytest
 import scipy.sparse
 import sklearn
 from sklearn.base import clone
+from sklearn.compose import make_column_transformer
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import Ridge
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import airnp
 from airnp import AdaptiveLaplacian
+from airnp.data.normalization import ColumnScaling
 from airnp.sklearn import AIRImputer
 
 RNG = np.random.default_rng(3)
@@ -37,15 +41,22 @@ NAMES = list("abcdefgh")
 
 
 def imputer(**options: Any) -> AIRImputer:
-    return AIRImputer(**{"max_iter": 50, "random_state": 0, **options})
+    return AIRImputer(**{"method": "air", "max_iter": 50, "random_state": 0, **options})
 
 
 def frame(table: np.ndarray) -> pandas.DataFrame:
     return pandas.DataFrame(table, columns=NAMES, index=[f"row {i}" for i in range(len(table))])
 
 
+def standardised(table: np.ndarray) -> tuple[ColumnScaling, np.ndarray]:
+    """Return the scaling of a table, and what the fit sees: NaN in gaps."""
+    observed = ~np.isnan(table)
+    scaling = ColumnScaling.of(table, observed)
+    return scaling, np.where(observed, scaling.standardised(table, observed), np.nan)
+
+
 # No check is declared as an expected failure.
-@parametrize_with_checks([imputer(max_iter=20)])
+@parametrize_with_checks([imputer(max_iter=20), AIRImputer(random_state=0), AIRImputer(method="em")])
 def test_conventions_of_scikit_learn(estimator, check):
     check(estimator)
 
@@ -54,12 +65,15 @@ def test_conventions_of_scikit_learn(estimator, check):
 
 
 def test_fit_transform_is_the_fit_itself():
-    expected = airnp.fit(TABLE, max_iter=50, seed=0)
+    scaling, inside = standardised(TABLE)
+    expected = airnp.fit(inside, max_iter=50, seed=0)
     learner = imputer()
-    np.testing.assert_array_equal(learner.fit_transform(TABLE), expected.completed())
+    completed = np.where(SEEN, TABLE, scaling.undone(expected.X))
+    np.testing.assert_array_equal(learner.fit_transform(TABLE), completed)
     assert learner.n_iter_ == expected.n_iter
-    np.testing.assert_array_equal(imputer(keep_observed=False).fit_transform(TABLE), expected.X)
-    assert not np.array_equal(expected.X, expected.completed())
+    freed = imputer(keep_observed=False).fit_transform(TABLE)
+    np.testing.assert_array_equal(freed, scaling.undone(expected.X))
+    assert not np.array_equal(freed, completed)
 
 
 @pytest.mark.parametrize(
@@ -75,15 +89,19 @@ def test_fit_transform_is_the_fit_itself():
 )
 def test_options_reach_the_fit(option, value):
     usual = {"max_iter": 50, "seed": 0, "engine": airnp.CPU(threads=1)}
-    expected = airnp.fit(TABLE, **{**usual, option: value})
-    np.testing.assert_array_equal(imputer(threads=1, **{option: value}).fit(TABLE).result_.X, expected.X)
-    assert not np.array_equal(expected.X, airnp.fit(TABLE, **usual).X)
+    scaling, inside = standardised(TABLE)
+    expected = airnp.fit(inside, **{**usual, option: value})
+    found = imputer(threads=1, **{option: value}).fit(TABLE).result_.X
+    np.testing.assert_array_equal(found, scaling.undone(expected.X))
+    assert not np.array_equal(expected.X, airnp.fit(inside, **usual).X)
+    with pytest.raises(ValueError, match=f"{option}: only for method='air', got"):
+        AIRImputer(**{option: value}).fit(TABLE)
 
 
 def test_new_rows_are_completed_without_another_fit(monkeypatch):
     learner = imputer(max_iter=10_000, regularizers=[])
     fitted = learner.fit_transform(TABLE)
-    monkeypatch.setattr("airnp.sklearn.fit", None)
+    monkeypatch.setattr("airnp.tables.imputation.fit", None)
     completed = learner.transform(NEW_ROWS)
     np.testing.assert_array_equal(completed[NEW_SEEN], NEW[NEW_SEEN])
     means = np.nanmean(TABLE, axis=0)
@@ -248,6 +266,11 @@ def test_a_pickle_completes_the_same():
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
+        ({"method": "best"}, ValueError, "method: expected one of 'auto', 'em', 'local', 'air', got 'best'"),
+        ({"sample_posterior": True}, ValueError, "sample_posterior: expected False with method='air'"),
+        ({"sample_posterior": 1}, TypeError, "sample_posterior: expected True or False"),
+        ({"n_imputations": 0}, ValueError, "n_imputations: expected at least 1"),
+        ({"identifiers": "x"}, TypeError, "identifiers: expected 'auto' or a list of columns"),
         ({"max_iter": 0}, ValueError, "max_iter: expected at least 1"),
         ({"max_iter": 2.5}, TypeError, "max_iter: expected a whole number"),
         ({"depth": 0}, ValueError, "depth: expected at least 1"),
@@ -275,18 +298,15 @@ def test_options_that_cannot_be_meant(options, error, message):
     ("table", "error", "message"),
     [
         ([["a", "b"], ["c", "d"]], ValueError, "could not convert string to float"),
-        (
-            pandas.DataFrame({"a": [1.0, 2.0], "b": ["x", "y"]}),
-            ValueError,
-            "could not convert string to float",
-        ),
+        (pandas.DataFrame({"a": [1.0, 2.0], "b": [1 + 1j, 2]}), ValueError, "Complex data not supported"),
+        (pandas.DataFrame({"a": [1.0, np.inf], "b": ["x", "x"]}), ValueError, "X: contains infinity"),
         (TRUTH + 1j, ValueError, "Complex data not supported"),
         (np.where(SEEN, TRUTH, np.inf), ValueError, "contains infinity"),
         (scipy.sparse.csr_array(TRUTH), TypeError, "Sparse data was passed"),
         (TRUTH[0], ValueError, "Expected 2D array, got 1D array"),
         (np.full((3, 4), np.nan), ValueError, "X: no entry is observed"),
     ],
-    ids=["lists", "table", "complex", "infinite", "sparse", "one row", "nothing"],
+    ids=["lists", "complex table", "infinite table", "complex", "infinite", "sparse", "one row", "nothing"],
 )
 def test_tables_that_cannot_be_completed(table, error, message):
     with pytest.raises(error, match=message):
@@ -306,3 +326,256 @@ def test_without_scikit_learn_the_error_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn.base", None)
     with pytest.raises(ImportError, match=r'pip install "airnp\[sklearn\]"'):
         importlib.import_module("airnp.sklearn")
+
+
+# --- the blend: standardised columns of any kind ---
+
+
+def blended(**options: Any) -> AIRImputer:
+    return AIRImputer(**{"random_state": 0, **options})
+
+
+def test_the_blend_fills_gaps_and_new_rows_alike():
+    learner = blended()
+    fitted = learner.fit_transform(TABLE)
+    np.testing.assert_array_equal(fitted, learner.transform(TABLE))
+    np.testing.assert_array_equal(fitted[SEEN], TRUTH[SEEN])
+    means = np.nanmean(TABLE, axis=0)
+    assert np.abs(fitted - TRUTH)[~SEEN].mean() < 0.2 * np.abs(means - TRUTH)[~SEEN].mean()
+    completed = learner.transform(NEW_ROWS)
+    assert np.abs(completed - NEW)[~NEW_SEEN].mean() < 0.3 * np.abs(means - NEW)[~NEW_SEEN].mean()
+    np.testing.assert_allclose(completed[3:4], learner.transform(NEW_ROWS[3:4]), rtol=1e-9)
+    assert abs(sum(learner.result_.weights.values()) - 1) < 1e-9
+    assert learner.result_.errors["blend"] == learner.result_.expected_error
+
+
+def test_an_identifier_is_passed_through_with_a_warning():
+    table = np.column_stack([np.arange(60.0), TABLE])
+    learner = blended()
+    with pytest.warns(UserWarning, match="columns 0 look like identifiers and are passed through"):
+        found = learner.fit_transform(table)
+    np.testing.assert_array_equal(found[:, 0], np.arange(60))
+    np.testing.assert_array_equal(found[:, 1:], blended().fit_transform(TABLE))
+    assert learner.kinds_ == ["identifier", *["number"] * 8]
+    assert not np.array_equal(blended(identifiers=[]).fit_transform(table)[:, 1:], found[:, 1:])
+    named = blended(identifiers=["a"]).fit_transform(frame(TABLE))
+    np.testing.assert_array_equal(named[:, 0], TABLE[:, 0])
+
+
+def people() -> tuple[pandas.DataFrame, pandas.DataFrame]:
+    """Return a complete table of several kinds and the same one with gaps."""
+    rng = np.random.default_rng(5)
+    size = rng.standard_normal(120)
+    full = pandas.DataFrame(
+        {
+            "height": 170 + 9 * size + rng.standard_normal(120),
+            "visits": pandas.array(np.round(20 + 5 * size).astype(int), dtype="Int64"),
+            "tall": pandas.array(size > 0, dtype="boolean"),
+            "group": pandas.Categorical(np.where(size > 0.5, "high", np.where(size > -0.5, "mid", "low"))),
+            "born": pandas.Timestamp("2000-01-01") + pandas.to_timedelta((50 * size).astype(int), unit="D"),
+            "count": rng.integers(0, 5, 120),
+        },
+        index=[f"person {k}" for k in range(120)],
+    )
+    gappy = full.copy()
+    for name in full.columns[:5]:
+        gappy.loc[rng.random(120) < 0.2, name] = None
+    return full, gappy
+
+
+def test_frames_of_many_kinds_in_and_out():
+    full, gappy = people()
+    learner = blended()
+    filled = learner.fit_transform(gappy)
+    assert filled.dtypes.equals(gappy.dtypes)
+    assert filled.index.equals(gappy.index)
+    assert list(filled.columns) == list(gappy.columns)
+    assert not filled.isna().any(axis=None)
+    pandas.testing.assert_frame_equal(filled.where(gappy.notna()), gappy.where(gappy.notna()))
+    for name, least in (("tall", 0.85), ("group", 0.7)):
+        gaps = gappy[name].isna()
+        assert (filled[name][gaps] == full[name][gaps]).mean() > least
+    gaps = gappy["visits"].isna()
+    assert (filled["visits"] - full["visits"])[gaps].abs().mean() < 2.5
+    pandas.testing.assert_frame_equal(learner.transform(gappy.iloc[:7]), filled.iloc[:7])
+    shares = learner.probabilities(gappy)
+    assert set(shares) == {"tall", "group"}
+    np.testing.assert_allclose(shares["group"].sum(axis=1), 1)
+    known = gappy["group"].notna()
+    assert (shares["group"].idxmax(axis=1)[known] == gappy["group"][known]).all()
+    assert learner.kinds_ == ["number", "number", "boolean", "category", "date", "number"]
+
+
+def test_frames_of_many_kinds_in_pipelines():
+    _, gappy = people()
+    target = np.arange(120) % 2
+    encoder = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
+    numbers = make_column_transformer(
+        (encoder, ["group"]), ("passthrough", ["height", "count"]), remainder="drop"
+    )
+    pipeline = make_pipeline(blended(), numbers, GaussianNB())
+    scores = cross_val_score(pipeline, gappy, target, cv=3, error_score="raise")
+    assert np.isfinite(scores).all()
+    part = make_column_transformer((blended(), ["height", "visits", "count"]), remainder="drop")
+    found = part.set_output(transform="pandas").fit_transform(gappy)
+    assert list(found.columns) == [f"airimputer__{name}" for name in ("height", "visits", "count")]
+    assert not found.isna().any(axis=None)
+
+
+def test_the_indicator_and_empty_columns_of_frames():
+    _, gappy = people()
+    gappy["none"] = pandas.Series(np.nan, index=gappy.index)
+    learner = blended(add_indicator=True)
+    with pytest.warns(airnp.EmptyLineWarning, match="columns none have no observed entry"):
+        found = learner.fit_transform(gappy)
+    assert list(found.columns) == list(learner.get_feature_names_out())
+    assert "missingindicator_group" in found.columns
+    assert "none" not in found.columns
+    np.testing.assert_array_equal(found["missingindicator_group"], gappy["group"].isna())
+
+
+def test_bounds_and_integers_of_the_blend():
+    found = blended(bounds="data", integers=[2]).fit_transform(
+        np.where(np.arange(8) == 2, np.round(TABLE), TABLE)
+    )
+    low, high = np.nanmin(TABLE, axis=0), np.nanmax(TABLE, axis=0)
+    others = np.arange(8) != 2
+    assert ((found >= low) & (found <= high))[:, others].all()
+    assert (found[:, 2] == np.round(found[:, 2])).all()
+    learner = blended(bounds=(float(np.nanmin(TABLE)), float(np.nanmax(TABLE)))).fit(TABLE)
+    for end in (*learner.result_.interval(0.99), learner.result_.X):
+        assert end.min() >= np.nanmin(TABLE)
+        assert end.max() <= np.nanmax(TABLE)
+    _, gappy = people()
+    clipped = blended(bounds={"height": (160, 180)})
+    with pytest.raises(ValueError, match="outside of"):
+        clipped.fit(gappy)
+
+
+def test_observed_entries_may_be_estimated_from_the_others():
+    kept, freed = (blended(keep_observed=kept).fit_transform(TABLE) for kept in (True, False))
+    np.testing.assert_allclose(freed[~SEEN], kept[~SEEN])
+    apart = np.abs(freed - TRUTH)[SEEN]
+    assert 0 < apart.mean() < 0.3 * np.abs(TRUTH - TRUTH.mean(axis=0)).mean()
+    with pytest.raises(ValueError, match="keep_observed: expected True for a table whose columns"):
+        blended(keep_observed=False).fit(people()[1])
+
+
+def test_intervals_for_new_rows():
+    rng = np.random.default_rng(6)
+    truth = np.vstack([TRUTH, NEW] * 3) + rng.standard_normal((240, 8))
+    rows = np.where(rng.random(truth.shape) < 0.25, np.nan, truth)
+    learner = blended().fit(rows[:120])
+    low, high = learner.interval(rows[120:], 0.9)
+    known = ~np.isnan(rows[120:])
+    np.testing.assert_array_equal(low[known], truth[120:][known])
+    assert 0.8 < ((low <= truth[120:]) & (truth[120:] <= high))[~known].mean() < 0.98
+    with pytest.raises(ValueError, match="level"):
+        learner.interval(NEW_ROWS, 1.0)
+    with pytest.raises(ValueError, match="method: 'air' has intervals for its training table only"):
+        imputer().fit(TABLE).interval(NEW_ROWS)
+
+
+def test_imputations_are_drawn():
+    learner = blended(sample_posterior=True, n_imputations=4).fit(TABLE)
+    drawn = learner.imputations(TABLE)
+    assert len(drawn) == 4
+    for table in drawn:
+        np.testing.assert_array_equal(table[SEEN], TRUTH[SEEN])
+    spread = np.std(drawn, axis=0)
+    assert (spread[~SEEN] > 0).all()
+    np.testing.assert_array_equal(learner.transform(TABLE), learner.transform(TABLE))
+    again = blended(sample_posterior=True, n_imputations=4).fit(TABLE).imputations(TABLE)
+    np.testing.assert_array_equal(drawn, again)
+    with pytest.raises(ValueError, match="sample_posterior: expected True to draw imputations"):
+        blended().fit(TABLE).imputations(TABLE)
+    _, gappy = people()
+    frames = blended(sample_posterior=True, n_imputations=2).fit(gappy).imputations(gappy)
+    assert all(frame.dtypes.equals(gappy.dtypes) for frame in frames)
+
+
+def test_imputations_give_the_right_standard_error():
+    """Regressions on imputed tables, pooled by Rubin's rules, over simulated tables with gaps at random."""
+    inside, estimates, errors = [], [], []
+    for seed in range(40):
+        rng = np.random.default_rng([8, seed])
+        x = rng.multivariate_normal([0, 0], [[1, 0.6], [0.6, 1]], 200)
+        y = 0.5 * x[:, 0] - 0.7 * x[:, 1] + 0.8 * rng.standard_normal(200)
+        table = np.column_stack([x, y])
+        table[rng.random(200) < 1 / (1 + np.exp(0.5 - x[:, 1])), 0] = np.nan
+        learner = blended(sample_posterior=True, n_imputations=8, random_state=seed, threads=1).fit(table)
+        found = []
+        for each in learner.imputations(table):
+            inputs = each[:, :2]
+            gram = np.linalg.inv(inputs.T @ inputs)
+            slope = gram @ inputs.T @ each[:, 2]
+            left = each[:, 2] - inputs @ slope
+            found.append((slope[0], left @ left / 198 * gram[0, 0]))
+        slopes, within = np.array(found).T
+        error = np.sqrt(within.mean() + (1 + 1 / 8) * slopes.var(ddof=1))
+        estimates.append(slopes.mean())
+        errors.append(error)
+        inside.append(abs(slopes.mean() - 0.5) < 2.1 * error)
+    assert np.mean(inside) >= 0.85
+    assert abs(np.mean(estimates) - 0.5) < 3 * np.std(estimates) / np.sqrt(40) + 0.01
+    assert 0.75 < np.mean(errors) / np.std(estimates) < 1.4
+
+
+def test_rows_of_frames_that_cannot_be_read():
+    learner = blended().fit(people()[1])
+    with pytest.raises(TypeError, match="X: expected a DataFrame as in fit"):
+        learner.transform(np.zeros((2, 6)))
+    with pytest.raises(TypeError, match="X: expected a DataFrame with categories"):
+        blended().fit(TABLE).probabilities(TABLE)
+    with pytest.raises(ValueError, match="missing_values: expected nan for a table"):
+        blended(missing_values=-1).fit(people()[0])
+
+
+EDGES = np.random.default_rng(9)
+
+
+def with_gaps(table: np.ndarray, rate: float = 0.2) -> np.ndarray:
+    return np.where(EDGES.random(table.shape) < rate, np.nan, table)
+
+
+def dropping_out(n: int, d: int) -> np.ndarray:
+    """Return rows that end sooner or later."""
+    table = EDGES.standard_normal((n, 1)) + 0.3 * EDGES.standard_normal((n, d))
+    table[np.arange(d) >= EDGES.integers(1, d + 1, n)[:, None]] = np.nan
+    return table
+
+
+LINE = EDGES.standard_normal(60)
+APART = np.full((40, 4), np.nan)
+APART[:20, :2], APART[20:, 2:] = EDGES.standard_normal((20, 2)), EDGES.standard_normal((20, 2))
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        np.array([[1.0, np.nan], [2.0, 3.0]]),
+        np.array([[1.0], [4.0], [2.0]]),
+        with_gaps(np.full((30, 3), 5.0)),
+        EDGES.standard_normal((30, 4)),
+        dropping_out(80, 6),
+        APART,
+        with_gaps(1e300 * EDGES.standard_normal((50, 4))),
+        with_gaps(1e-300 * EDGES.standard_normal((50, 4))),
+        with_gaps(1e9 + EDGES.standard_normal((50, 4))),
+        with_gaps(np.column_stack([LINE, 2 * LINE, 3 * LINE, -LINE])),
+        with_gaps((EDGES.random((60, 5)) < 0.5).astype(float)),
+        np.vstack([np.ones(160), with_gaps(EDGES.standard_normal((3, 160)))]),
+    ],
+    ids=[
+        *("two rows", "one column", "constant", "complete", "drop-out", "nothing in common", "huge", "tiny"),
+        *("far from zero", "collinear", "binary", "four rows"),
+    ],
+)
+def test_unusual_tables_are_filled(table):
+    learner = blended(sample_posterior=True, n_imputations=2).fit(table)
+    for filled in (*learner.imputations(table), learner.result_.X):
+        assert np.isfinite(filled).all()
+        np.testing.assert_array_equal(filled[~np.isnan(table)], table[~np.isnan(table)])
+    low, high = learner.result_.interval(0.9)
+    assert np.isfinite(low).all()
+    assert (low <= high).all()

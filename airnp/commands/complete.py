@@ -28,6 +28,7 @@ from airnp.commands.fits import (
     load_result,
     resume_run,
 )
+from airnp.commands.imputing import OF_SHEETS, add_sheet_arguments, is_sheet, run_sheet
 from airnp.commands.tables import (
     Outputs,
     add_completion_arguments,
@@ -50,11 +51,17 @@ if TYPE_CHECKING:
     from airnp.tables.table import Bools, Values
 
 DESCRIPTION = """\
-Fill the gaps of a table of numbers. Formats go by the name: .csv and .tsv (also .gz), .npy, .npz, .mtx,
-.parquet. Labels are kept where the format of the output has them. Missing are empty cells, NaN, NA, n/a, null
-and none, in a sparse matrix (.mtx, .npz of SciPy) all entries that are not stored.
+Fill the gaps of a table. Formats go by the name: .csv and .tsv (also .gz), .parquet, .xlsx, .npy, .npz, .mtx.
+Missing are empty cells, NaN, NA, n/a, null and none, in a sparse matrix (.mtx, .npz of SciPy) all entries
+that are not stored.
 
-Numbers that are there stay as they are; --fitted writes the model's own values in their place.
+Columns of a .csv, .tsv, .parquet or .xlsx file may be of any kind: numbers, with decimal commas, thousands
+separators or percent signs, words, dates. They are standardised, and several models are blended by held-out
+entries. There, the cells ? - and . are missing, too. Columns that only tell rows apart are carried through.
+With --method air, or any option of "the fit", "long runs", --auto, --fitted or --result, the file is one
+matrix of numbers that the factor model completes, as other formats always are.
+
+What is there stays as it is; --fitted writes the model's own values in its place.
 
 With --checkpoint a run that was interrupted, killed or out of time can go on: --resume FILE takes its data
 and its settings from the file, and ends with the numbers of an uninterrupted run.
@@ -63,6 +70,8 @@ and its settings from the file, and ends with the numbers of an uninterrupted ru
 EXAMPLES = """\
   airnp complete ratings.csv -o filled.csv
   airnp complete ratings.csv -o filled.csv --bounds 1 5 --round
+  airnp complete people.xlsx -o filled.xlsx --ignore name,phone --samples 5
+  airnp complete personen.csv -o voll.csv --decimal , --encoding latin-1
   airnp complete sensors.csv -o filled.csv --auto
   airnp complete sensors.csv -o filled.csv --interval 0.9
   airnp complete sensors.parquet -o filled.parquet --index-col time --missing -999
@@ -80,7 +89,7 @@ _DENSE_ONLY = ("mask", "truth", "auto", "interval", "checkpoint", *_READING)
 
 _FIXED_BY_A_RUN = (
     *("mask", "truth", "bounds", "round", "auto", "form", *_READING),
-    *("seed", "regularizers", "rank", "depth", "dtype"),
+    *("seed", "regularizers", "rank", "depth", "dtype", "method", *OF_SHEETS),
 )
 """Options for the data and the model, which a resumed run takes from its file."""
 
@@ -110,6 +119,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         help="try several settings, take what predicts held-out numbers best, and report the error to expect "
         "(takes about seven times as long)",
     )
+    add_sheet_arguments(parser)
     add_run_arguments(parser)
     add_reading_arguments(parser)
     add_fit_arguments(parser)
@@ -127,6 +137,8 @@ def _run(options: argparse.Namespace) -> int:
     if options.table is None:
         raise UsageError("the following arguments are required: table, or --resume")
     check_run_arguments(options)
+    if is_sheet(options):
+        return run_sheet(options)
     matrix = _sparse_matrix(options)
     return _run_dense(options) if matrix is None else _run_sparse(options, matrix)
 

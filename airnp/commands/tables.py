@@ -162,7 +162,7 @@ def _counts_from_zero(index: Any) -> bool:
 
 def add_completion_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that say which files to write for a completed table."""
-    kinds = ".csv .tsv .npy .npz .mtx .parquet, also .csv.gz .tsv.gz .mtx.gz"
+    kinds = ".csv .tsv .parquet .xlsx .npy .npz .mtx, also .csv.gz .tsv.gz .mtx.gz"
     add_output_arguments(parser, kinds, required=False)
     parser.add_argument(
         "--result",

@@ -10,10 +10,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from airnp._arrays import to_numpy
 from airnp.completing.judging import standard_error
 from airnp.completing.lowrank import fit_low_rank
 from airnp.completing.searching import Run, Search, judge, search
+from airnp.data.bounds import Bounds
 from airnp.data.inputs import EmptyLineWarning, read
+from airnp.data.normalization import ColumnScaling
 from airnp.fitting import fit
 from airnp.model.fidelity import checked_fidelity
 from airnp.regularizers import AdaptiveLaplacian, TotalVariation
@@ -60,15 +63,72 @@ class Completion:
     candidates: Search = field(repr=False)
     expected_nmae: float
     standard_error: float
+    table: StandardisedTable | None = field(repr=False, default=None)
 
     @property
     def X(self) -> Any:  # noqa: N802
         """The recovered matrix; see :class:`FitResult`."""
-        return self.result.X
+        return self.result.X if self.table is None else self.table.undone(self.result.X)
 
     def completed(self) -> Any:
         """Return the data with its gaps filled; see :meth:`FitResult.completed`."""
-        return self.result.completed()
+        return self.result.completed() if self.table is None else self.table.completed(self.X)
+
+
+@dataclass(frozen=True, eq=False)
+class StandardisedTable:
+    """A DataFrame whose columns have units, as the candidates see it.
+
+    Attributes
+    ----------
+    given : DataFrame (m, n)
+        The table as it came.
+    observed : bool ndarray (m, n)
+    scaling : ColumnScaling
+    bounds : Bounds or None
+        In the units of the table.
+    """
+
+    given: Any
+    observed: npt.NDArray[np.bool_]
+    scaling: ColumnScaling
+    bounds: Bounds | None
+
+    @classmethod
+    def of(cls, frame: Any, mask: Any, bounds: Any) -> StandardisedTable:
+        """Read a DataFrame of numbers; ``mask`` and ``bounds`` as in :func:`airnp.fit`."""
+        read_frame = read(frame, mask)
+        values, observed = to_numpy(read_frame.values), to_numpy(read_frame.mask).astype(bool)
+        limits = Bounds.of(bounds, None, frame.shape[1], frame.columns)
+        if limits is not None:
+            limits.check(values, observed)
+        return cls(frame, observed, ColumnScaling.of(values, observed), limits)
+
+    def inside(self) -> Any:
+        """Return the standardised DataFrame, NaN in gaps."""
+        values = np.where(self.observed, self.given.to_numpy(dtype=np.float64, na_value=np.nan), np.nan)
+        changed = self.given.astype(np.float64)
+        changed[:] = (values - self.scaling.center) / self.scaling.scale
+        return changed
+
+    def inner_bounds(self) -> dict[str, Any]:
+        """Return the bounds of the standardised columns, as an argument of :func:`airnp.fit`."""
+        if self.bounds is None:
+            return {}
+        sides = (self.bounds.low, self.bounds.high)
+        low, high = ((side - self.scaling.center) / self.scaling.scale for side in sides)
+        return {"bounds": (low, high)}
+
+    def undone(self, inside: Any) -> Any:
+        """Return a standardised matrix as a DataFrame in the units of the table, within its bounds."""
+        values = self.scaling.undone(np.asarray(inside, dtype=np.float64))
+        changed = self.given.astype(np.float64)
+        changed[:] = values if self.bounds is None else self.bounds.put_on(values)
+        return changed
+
+    def completed(self, recovered: Any) -> Any:
+        """Return the table with its gaps filled."""
+        return recovered.where(~self.observed, self.given)
 
 
 def complete(
@@ -88,7 +148,9 @@ def complete(
     Parameters
     ----------
     Y : array-like (m, n)
-        One matrix with gaps, as :func:`airnp.fit` takes it.
+        One matrix with gaps, as :func:`airnp.fit` takes it. The columns of a DataFrame may have different
+        units: they are standardised first. ``result`` and ``choice`` then belong to standardised columns;
+        ``X`` and ``completed()`` are in the units of the table.
     mask : array-like (m, n), optional
         True where observed. Without it, NaN means missing.
     grid : dict of lists, or list of dicts, optional
@@ -137,6 +199,10 @@ def complete(
     """
     if "regularizers" in settings:
         raise TypeError("regularizers: are what is chosen; to choose among others, give a grid")
+    table = None
+    if hasattr(Y, "iloc") and getattr(Y, "ndim", 0) == 2:
+        table = StandardisedTable.of(Y, mask, settings.pop("bounds", None))
+        Y, mask, settings = table.inside(), table.observed, {**settings, **table.inner_bounds()}
     tried = search(
         Y,
         _default_grid(Y, mask, settings) if grid is None else grid,
@@ -171,7 +237,8 @@ def complete(
             choice = {"seed": tried.seed, **settings, **best}
             result = fit(Y, mask, progress=progress, **choice)
     expected = cross_fit(errors, np.random.default_rng([tried.seed, 22]))
-    return Completion(result, choice, tried, float(expected.mean()), tried.judges.forecast_error(expected))
+    error = tried.judges.forecast_error(expected)
+    return Completion(result, choice, tried, float(expected.mean()), error, table)
 
 
 def _fit_low_rank(Y: Any, mask: Any, seed: int, settings: dict[str, Any]) -> FitResult:

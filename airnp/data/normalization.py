@@ -1,4 +1,4 @@
-"""Bringing data of any scale to [0, 1] and back, so that one set of defaults serves them all."""
+"""Bringing data of any scale to [0, 1], or columns to one scale, and back: one set of defaults serves all."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ from airnp._arrays import Array, beside, from_numpy, to_numpy
 from airnp.data.entries import Entries
 from airnp.data.inputs import Observations
 from airnp.data.linearmaps import Transform
+
+_FAR = 6.0
+"""Entries beyond this many interquartile ranges from the quartiles do not count for center and scale."""
 
 
 @dataclass(frozen=True)
@@ -99,3 +102,48 @@ def entries_by_range(entries: Entries) -> tuple[Entries, float, float]:
     low, high = float(values.min()), float(values.max())
     span = high - low or abs(low) or 1.0
     return entries.with_values(((values - low) / span).astype(entries.values.dtype)), low, span
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnScaling:
+    """Center and scale of each column of a table, without the influence of outliers, (d,)."""
+
+    center: npt.NDArray[np.float64]
+    scale: npt.NDArray[np.float64]
+
+    @classmethod
+    def of(cls, values: npt.NDArray[Any], observed: npt.NDArray[np.bool_]) -> ColumnScaling:
+        """Return the scaling of a table (n, d) with gaps; a constant column has scale 1.
+
+        Examples
+        --------
+        >>> table = np.array([[1.0, 5.0], [2.0, 5.0], [3.0, 5.0], [1e9, 5.0]])
+        >>> ColumnScaling.of(table, np.array([[True] * 2] * 3 + [[False, True]])).scale.round(2)
+        array([0.82, 1.  ])
+        """
+        d = values.shape[1]
+        center, scale = np.zeros(d), np.ones(d)
+        for j in range(d):
+            column = values[observed[:, j], j].astype(np.float64)
+            if not len(column):
+                continue
+            size = float(np.abs(column).max()) or 1.0
+            column = column / size  # squares of very large or small numbers are no numbers
+            low, high = np.quantile(column, [0.25, 0.75])
+            if high > low:
+                reach = _FAR * (high - low)
+                column = column.clip(low - reach, high + reach)
+            spread = float(column.std())
+            center[j] = column.mean() * size
+            scale[j] = spread * size if spread > 1e-12 else 1.0
+        return cls(center, scale)
+
+    def standardised(
+        self, values: npt.NDArray[Any], observed: npt.NDArray[np.bool_]
+    ) -> npt.NDArray[np.float64]:
+        """Return standardised values, 0 in gaps."""
+        return np.asarray((np.where(observed, values, self.center) - self.center) / self.scale)
+
+    def undone(self, inside: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+        """Return values in the units of the table."""
+        return np.asarray(inside * self.scale + self.center)

@@ -10,6 +10,9 @@ suffix                  what is missing                               labels
 .mtx, also .gz          what is not stored                            none
 ======================  ============================================  =======================
 
+:mod:`airnp.tables.sheets` reads tables with columns of any kind, :mod:`airnp.tables.kinds` turns them into
+numbers and back, and :mod:`airnp.tables.imputation` fills their gaps.
+
 Numbers are read exactly and written with as many digits as bring them back.
 """
 

@@ -80,7 +80,7 @@ ax.legend(frameon=False, fontsize=9, ncols=2)
 # :class:`airnp.sklearn.AIRImputer` is fitted to a table once and then completes new rows in closed form.
 # Here it is fitted to the first four days and completes the fifth, hour by hour.
 
-imputer = AIRImputer(max_iter=6000, random_state=0).set_output(transform="pandas")
+imputer = AIRImputer(random_state=0).set_output(transform="pandas")
 imputer.fit(table.iloc[:96])
 last_day = imputer.transform(table.iloc[96:])
 gaps = ~observed[96:]

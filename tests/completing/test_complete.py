@@ -178,6 +178,21 @@ def test_labels_come_back() -> None:
     assert list(found.completed().columns) == list(frame.columns)
 
 
+def test_columns_of_a_frame_may_have_units() -> None:
+    pandas = pytest.importorskip("pandas")
+    scales = 10.0 ** (np.arange(18) % 5 * 2)
+    plain, wild = (pandas.DataFrame(np.where(SEEN, TRUTH * s, np.nan)) for s in (1.0, scales))
+    one, other = (airnp.complete(table, grid=GRID, **QUICK) for table in (plain, wild))
+    np.testing.assert_allclose(other.completed() / scales, one.completed(), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(other.X / scales, one.X, rtol=1e-4, atol=1e-4)
+    np.testing.assert_array_equal(other.completed().to_numpy()[SEEN], wild.to_numpy()[SEEN])
+    high = float(np.nanmax(plain.to_numpy()[:, 0]))
+    bounded = airnp.complete(plain, grid=GRID, bounds={0: (None, high)}, **QUICK)
+    assert bounded.X[0].max() <= high
+    with pytest.raises(ValueError, match="bounds"):
+        airnp.complete(plain, grid=GRID, bounds=(None, high / 100), **QUICK)
+
+
 # --- the bench ---
 
 

@@ -329,7 +329,7 @@ def test_an_imputer_completes_within_bounds() -> None:
     imputers = pytest.importorskip("airnp.sklearn")
     table = np.where(SEEN, STARS, np.nan)
     said: dict[str, Any] = {"bounds": (1, 5), "integers": [0, 1]}
-    imputer = imputers.AIRImputer(max_iter=60, random_state=0, keep_observed=False, **said)
+    imputer = imputers.AIRImputer(method="air", max_iter=60, random_state=0, keep_observed=False, **said)
     new = np.array([[np.nan, 1.0, 5.0, np.nan], [5.0, np.nan, 5.0, 5.0]])
     for answer in (imputer.fit_transform(table), imputer.transform(new), imputer.result_.X):
         assert answer.min() >= 1
@@ -344,14 +344,18 @@ def test_an_imputer_fills_empty_columns_within_bounds() -> None:
     table = np.where(SEEN, STARS, np.nan)
     table[:, 2] = np.nan
     bounds = ([1, 1, 2, 1], [5, 5, 4, 5])
-    imputer = imputers.AIRImputer(max_iter=60, random_state=0, keep_empty_features=True, bounds=bounds)
+    imputer = imputers.AIRImputer(
+        method="air", max_iter=60, random_state=0, keep_empty_features=True, bounds=bounds
+    )
     np.testing.assert_array_equal(imputer.fit_transform(table)[:, 2], 2)
 
 
 def test_an_imputer_knows_columns_by_name() -> None:
     pandas, imputers = pytest.importorskip("pandas"), pytest.importorskip("airnp.sklearn")
     frame = pandas.DataFrame(np.where(SEEN, STARS, np.nan), columns=list("abcd"))
-    imputer = imputers.AIRImputer(max_iter=60, random_state=0, bounds={"b": (1, 5)}, integers=["d"])
+    imputer = imputers.AIRImputer(
+        method="air", max_iter=60, random_state=0, bounds={"b": (1, 5)}, integers=["d"]
+    )
     answer = imputer.fit_transform(frame)
     assert answer[:, 1].min() >= 1
     np.testing.assert_array_equal(answer[:, 3], np.rint(answer[:, 3]))

@@ -1,0 +1,486 @@
+"""Complete a table of standardised columns: several models of its rows, blended by held-out entries.
+
+The models are one Gaussian over all rows (EM), mixtures of Gaussians (:mod:`airnp.resemblance.mixture`), both
+also over normal scores of skewed columns (:mod:`airnp.resemblance.scores`), the nearest rows
+(:mod:`airnp.resemblance.neighbours`), and a Gaussian of low rank (:mod:`airnp.resemblance.factors`).
+
+To judge them, some rows lose entries: each one where another row, chosen at random, has its gaps. So the
+held-out entries have the shape of the gaps, whole blocks and drop-out included. The weights of the blend
+minimise the squared error on these entries, are not negative and sum to one. The held-out errors, divided by
+the standard deviations that the blend expects, calibrate the latter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from airnp.resemblance.factors import Factors, fit_factors
+from airnp.resemblance.mixture import Mixture, Rows, first_mixture, fit_mixture, split
+from airnp.resemblance.neighbours import Neighbours
+from airnp.resemblance.scores import ScoredMixture, TableScores, learn_scores, relearn_scores
+
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+
+RIDGES = (0.01, 0.001, 0.1, 0.3)
+"""ρ of one Gaussian over all rows; the first one is the start of the others."""
+
+GROUPS = (15, 40)
+"""K: sizes of groups of nearest rows."""
+
+_ROWS_OF_A_COMPONENT = 12
+_MOST_COMPONENTS = 32
+_MOST_COLUMNS = 150
+"""Above this, only the Gaussian of low rank is fitted."""
+
+_MOST_LOCAL_WORK = 2e9
+"""Rows times columns cubed, at most, for groups of nearest rows."""
+
+_MOST_JUDGED, _MOST_FITTED, _MOST_NEIGHBOURS = 3000, 20_000, 5000
+"""Rows that judge the models, that the chosen ones are fitted to, and that neighbours are looked up among."""
+
+_STRONG_RIDGES = ("em 0.1", "em 0.3")
+
+_BENDS = 0.9
+"""If mixtures have less than this share of the error of Gaussians, other linear models are not tried."""
+
+_NEAR = 1.02
+"""Of two ways to build mixtures, the worse one ends if its error is this multiple of the better one's."""
+
+_EXACT = 1e-20
+"""A mean squared error, in variances of columns, that no blend needs to improve."""
+
+_SMALLEST_WEIGHT = 0.03
+_TOWARDS_EQUAL = 0.05
+"""How much equal weights are preferred, as a share of the held-out squares."""
+
+
+@dataclass(frozen=True)
+class _Precision:
+    """How precisely mixtures are fitted.
+
+    Attributes
+    ----------
+    tolerance : float
+        EM ends if the mean log-density of an entry rises by less. More precision does not fill gaps better.
+    ridge : float
+        The largest one.
+    """
+
+    tolerance: float = 4e-3
+    ridge: float = 1.0
+
+
+_FOR_DRAWING = _Precision(tolerance=2e-5, ridge=1e-3)
+
+
+class RowModel(Protocol):
+    """What completes rows: a model of their distribution."""
+
+    def complete(self, values: Floats, observed: Bools) -> tuple[Floats, Floats]:
+        """Return rows with their gaps filled, and the variances of filled entries, both (n, d)."""
+
+    def draw(self, values: Floats, observed: Bools, rng: np.random.Generator) -> Floats:
+        """Return rows with their gaps drawn from their conditional distribution, (n, d)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Blend:
+    """A weighted mean of models of rows, with calibrated standard deviations.
+
+    Attributes
+    ----------
+    models : dict of str to RowModel
+    weights : dict of str to float
+        They sum to 1.
+    errors : dict of str to float
+        Root mean squared errors of all models that were tried on held-out entries, in standard deviations of
+        columns; ``"blend"`` is that of the blend itself.
+    columns : ndarray (k,)
+        Columns of the held-out entries.
+    ratios : ndarray (k,)
+        Their errors over the standard deviations that the blend expected.
+    """
+
+    models: dict[str, RowModel]
+    weights: dict[str, float]
+    errors: dict[str, float]
+    columns: npt.NDArray[np.intp] = field(repr=False)
+    ratios: Floats = field(repr=False)
+
+    def complete(self, values: Floats, observed: Bools) -> tuple[Floats, Floats]:
+        """Return rows with their gaps filled, and the standard deviations of filled entries, both (n, d)."""
+        answers = [model.complete(values, observed) for model in self.models.values()]
+        filled, variance = _blended(answers, list(self.weights.values()))
+        std = np.sqrt(variance) * self.inflation(values.shape[1])
+        return np.where(observed, values, filled), np.where(observed, 0.0, std)
+
+    def resampled(self, values: Floats, observed: Bools, rng: np.random.Generator) -> Blend:
+        """Return the models that are densities of rows, fitted to rows drawn with replacement.
+
+        Drawing the gaps from several of them accounts for what is not known about the models themselves. The
+        nearest rows are left out, and ridges are small: both would weaken the correlations of what is drawn.
+        """
+        used = rng.integers(len(values), size=min(len(values), _MOST_FITTED))
+        if not observed[used].any(axis=0).all():  # a column that the sample has no entry of
+            used = np.arange(len(values))
+        densities = {
+            name: model
+            for name, model in self.models.items()
+            if not isinstance(model, Neighbours) and name not in _STRONG_RIDGES
+        }
+        densities = densities or dict(self.models)
+        total = sum(self.weights[name] for name in densities)
+        weights = {name: self.weights[name] / total for name in densities}
+        fitted = _refit(values[used], observed[used], densities, rng, _FOR_DRAWING)
+        return replace(self, models=fitted, weights=weights)
+
+    def draw(self, values: Floats, observed: Bools, rng: np.random.Generator) -> Floats:
+        """Return rows with their gaps drawn from their conditional distribution, (n, d)."""
+        drawn = np.where(observed, values, 0.0)
+        which = rng.choice(len(self.weights), size=len(values), p=list(self.weights.values()))
+        for k, model in enumerate(self.models.values()):
+            rows = np.flatnonzero((which == k) & ~observed.all(axis=1))
+            if len(rows):
+                drawn[rows] = model.draw(values[rows], observed[rows], rng)
+        return drawn
+
+    def inflation(self, d: int) -> Floats:
+        """Return how much larger errors are than the models expect, for each of d columns."""
+        found = self._by_column(lambda ratios: float(np.sqrt((ratios**2).mean())), d, 1.0)
+        return np.maximum(found, 1e-12)  # what is exact has no ratio
+
+    def reach(self, level: float, d: int) -> Floats:
+        """Return how many calibrated standard deviations an interval of a level reaches, by column, (d,)."""
+        from scipy.special import ndtri
+
+        usual = float(ndtri((1 + level) / 2))
+        return self._by_column(lambda ratios: float(np.quantile(ratios, level)), d, usual) / self.inflation(d)
+
+    def _by_column(self, statistic: Callable[[Floats], float], d: int, default: float) -> Floats:
+        """Return a statistic of ratios for each column, drawn towards that of all columns."""
+        if not len(self.ratios):
+            return np.full(d, default)
+        overall = statistic(self.ratios)
+        found = np.full(d, overall)
+        for j in range(d):
+            own = self.ratios[self.columns == j]
+            if len(own) >= 10:
+                found[j] = (len(own) * statistic(own) + 20 * overall) / (len(own) + 20)
+        return found
+
+
+def fit_rows(
+    values: Floats,
+    observed: Bools,
+    *,
+    rng: np.random.Generator,
+    families: tuple[str, ...] | None = None,
+) -> Blend:
+    """Fit models of rows and blend them by held-out entries.
+
+    Parameters
+    ----------
+    values : ndarray (n, d)
+        Standardised columns, finite everywhere.
+    observed : bool ndarray (n, d)
+        Each column has an observed entry.
+    rng : Generator
+        Chooses what is held out.
+    families : tuple of str, optional
+        Which models to try, of ``"em"``, ``"mixture"``, ``"scores"``, ``"local"`` and ``"low rank"``.
+        Default: all that suit the table's size.
+
+    Returns
+    -------
+    Blend
+    """
+    families = _families(*values.shape) if families is None else families
+    judged = _some(len(values), _MOST_JUDGED, rng)
+    trials = list(_hold_out(observed[judged], rng))
+    models: dict[str, RowModel] = {}
+    predictions: list[dict[str, tuple[Floats, Floats]]] = []
+    truths, columns = [], []
+    kept: list[str] | None = None
+    for held in trials:
+        known = observed[judged] & ~held
+        models = {}
+        answers: dict[str, tuple[Floats, Floats]] = {}
+        inputs = np.where(known, values[judged], 0.0)
+        for name, model in _contestants(inputs, known, kept, families, values[judged], held, answers):
+            models[name] = model
+        kept = list(answers)
+        predictions.append(answers)
+        truths.append(values[judged][held])
+        columns.append(np.nonzero(held)[1])
+    assert kept is not None
+    truth, column = np.concatenate(truths), np.concatenate(columns)
+    answers = {
+        name: (
+            np.concatenate([each[name][0] for each in predictions]),
+            np.concatenate([each[name][1] for each in predictions]),
+        )
+        for name in kept
+    }
+    errors = {name: _rmse(answer[0], truth) for name, answer in answers.items()}
+    weights = _blend_weights(np.stack([answers[name][0] for name in kept], axis=1), truth)
+    chosen = {name: float(weight) for name, weight in zip(kept, weights, strict=True) if weight > 0}
+    filled, variance = _blended([answers[name] for name in chosen], list(chosen.values()))
+    errors["blend"] = _rmse(filled, truth)
+    ratios = np.abs(filled - truth) / np.sqrt(variance + 1e-12)
+    fitted = _refit(values, observed, {name: models[name] for name in chosen}, rng)
+    return Blend(fitted, chosen, errors, column, ratios)
+
+
+# --- what is held out ---
+
+
+def _some(n: int, most: int, rng: np.random.Generator) -> npt.NDArray[np.intp]:
+    return np.arange(n) if n <= most else np.sort(rng.choice(n, most, replace=False))
+
+
+def _hold_out(observed: Bools, rng: np.random.Generator) -> Iterator[Bools]:
+    """Yield sets of observed entries to hold out: where other rows have their gaps."""
+    n, d = observed.shape
+    patterns = observed[~observed.all(axis=1)]
+    if not len(patterns):
+        patterns = rng.random((n, d)) < 0.8
+    parts = np.array_split(rng.permutation(n), 4)
+    for part in parts[: 4 if n < 200 else 2 if n < 1500 else 1]:
+        held = np.zeros((n, d), bool)
+        held[part] = observed[part] & ~patterns[rng.integers(len(patterns), size=len(part))]
+        held[~(observed & ~held).any(axis=1)] = False
+        if not held.any():  # rows with gaps have nothing in common: one entry of each row instead
+            held[part, (rng.random((len(part), d)) * observed[part]).argmax(axis=1)] = True
+            held &= observed
+        left = observed & ~held
+        held[~left.any(axis=1)] = False
+        # Columns keep two entries, or all they have.
+        for j in np.flatnonzero((observed & ~held).sum(axis=0) < 2):
+            held[:, j] = False
+        yield held
+
+
+# --- the models ---
+
+
+def _contestants(
+    values: Floats,
+    known: Bools,
+    kept: list[str] | None,
+    families: tuple[str, ...],
+    truth: Floats,
+    held: Bools,
+    answers: dict[str, tuple[Floats, Floats]],
+) -> Iterator[tuple[str, RowModel]]:
+    """Fit models, put what they say about the held-out entries into ``answers``, and yield them by name.
+
+    ``kept`` names the models to fit; without it, rows of growing models end where their error rises.
+    """
+    n, d = values.shape
+    best = np.inf
+    bends = False
+    touched = held.any(axis=1)
+    inside = held[touched]
+
+    def judge(name: str, model: RowModel) -> float:
+        nonlocal best
+        filled, variance = model.complete(values[touched], known[touched])
+        answers[name] = filled[inside], variance[inside]
+        error = _rmse(filled[inside], truth[held])
+        best = min(best, error)
+        return error
+
+    def wanted(name: str) -> bool:
+        return kept is None or name in kept
+
+    if "em" in families:
+        rows = Rows(values, known)
+        first = gaussian = None
+        lowest = np.inf
+        ridge = RIDGES[0]
+        for rho in RIDGES:
+            fitted = _again(rows, first or first_mixture(rows), rho)
+            first = first or fitted
+            error = judge(f"em {rho}", fitted)
+            yield f"em {rho}", fitted
+            if error < lowest:
+                lowest, ridge, gaussian = error, rho, fitted
+        assert gaussian is not None
+        scores = learn_scores(values, known) if "scores" in families else TableScores({})
+        inner, start, scored = rows, gaussian, np.inf
+        if scores.columns and wanted("scores em"):
+            inner = Rows(np.where(known, scores.forward(values), 0.0), known)
+            start = _again(inner, first_mixture(inner), min(ridge, 0.03))
+            scored = judge("scores em", ScoredMixture(scores, start))
+            yield "scores em", ScoredMixture(scores, start)
+        if "mixture" in families:
+            ladders = [_Ladder("mixture", rows, gaussian, None, lowest)]
+            if scored < np.inf:
+                ladders.append(_Ladder("scores mixture", inner, start, scores, scored))
+            yield from _mixtures(ladders, min(ridge, 0.03), kept, judge)
+        bends = best < _BENDS * lowest if kept is None else False
+        if "local" in families and not bends:
+            for K in GROUPS:
+                if wanted(f"local {K}") and n >= 3 * K:
+                    local = Neighbours.of(gaussian, values, known, K, ridge)
+                    judge(f"local {K}", local)
+                    yield f"local {K}", local
+    if "low rank" in families and wanted("low rank 1") and not bends:
+        model: Factors | None = None
+        rank = 1
+        before = np.inf
+        while rank <= min(n, d) // 2:
+            model = fit_factors(values, known, rank, start=model)
+            error = judge(f"low rank {rank}", model)
+            yield f"low rank {rank}", model
+            if kept is None and error > before:
+                break
+            before = min(before, error)
+            rank *= 2
+            if kept is not None and f"low rank {rank}" not in kept:
+                break
+
+
+@dataclass
+class _Ladder:
+    """Mixtures of more and more components, each from the one before."""
+
+    name: str
+    rows: Rows
+    mixture: Mixture
+    scores: TableScores | None
+    error: float
+
+
+def _mixtures(
+    ladders: list[_Ladder],
+    ridge: float,
+    kept: list[str] | None,
+    judge: Callable[[str, RowModel], float],
+) -> Iterator[tuple[str, RowModel]]:
+    """Yield mixtures of 2, 4, 8, … components, as long as their error falls and is near the lowest one."""
+    n = len(ladders[0].rows)
+    components = 2
+    while ladders and components <= min(_MOST_COMPONENTS, n // _ROWS_OF_A_COMPONENT):
+        falling = []
+        for ladder in ladders:
+            name = f"{ladder.name} {components}"
+            if kept is not None and name not in kept:
+                continue
+            mixture = _again(ladder.rows, split(ladder.mixture), ridge)
+            model = mixture if ladder.scores is None else ScoredMixture(ladder.scores, mixture)
+            error = judge(name, model)
+            yield name, model
+            if kept is not None or error < ladder.error:
+                falling.append(replace(ladder, mixture=mixture, error=error))
+        lowest = min((ladder.error for ladder in falling), default=0.0)
+        ladders = [ladder for ladder in falling if kept is not None or ladder.error < _NEAR * lowest]
+        components *= 2
+
+
+def _families(n: int, d: int) -> tuple[str, ...]:
+    """Return the models that suit a table of n rows and d columns."""
+    if d > _MOST_COLUMNS:
+        return ("low rank",)
+    found = ["em", "mixture", "scores"]
+    if n * d**3 <= _MOST_LOCAL_WORK:
+        found.append("local")
+    if d >= 6:
+        found.append("low rank")
+    return tuple(found)
+
+
+def _refit(
+    values: Floats,
+    observed: Bools,
+    models: Mapping[str, RowModel],
+    rng: np.random.Generator,
+    precision: _Precision = _Precision(),
+) -> dict[str, RowModel]:
+    """Fit the chosen models to all rows, each from what the held-out trial found."""
+    used = _some(len(values), _MOST_FITTED, rng)
+    values, observed = np.where(observed, values, 0.0)[used], observed[used]
+    found: dict[str, RowModel] = {}
+    rows = Rows(values, observed)
+    scores = inner = None
+    for name, model in models.items():
+        ridge = float(name.split()[1]) if name.startswith("em") else 0.01
+        if isinstance(model, Mixture):
+            found[name] = _again(rows, model, ridge, precision)
+        elif isinstance(model, Neighbours):
+            near = _some(len(values), _MOST_NEIGHBOURS, rng)
+            first = _again(rows, model.first, model.ridge, precision)
+            found[name] = Neighbours.of(first, values[near], observed[near], model.K, model.ridge)
+        elif isinstance(model, ScoredMixture):
+            if scores is None or inner is None:
+                scores = relearn_scores(model.scores, values, observed)
+                inner = Rows(np.where(observed, scores.forward(values), 0.0), observed)
+            found[name] = ScoredMixture(scores, _again(inner, model.mixture, ridge, precision))
+        elif isinstance(model, Factors):
+            rank = model.loadings.shape[1]
+            found[name] = fit_factors(values, observed, rank, start=model)
+    return found
+
+
+def _again(rows: Rows, mixture: Mixture, ridge: float, precision: _Precision = _Precision()) -> Mixture:
+    """Improve a mixture by EM."""
+    prior = 0 if len(mixture.weights) == 1 else rows.values.shape[1]
+    ridge = min(ridge, precision.ridge)
+    return fit_mixture(rows, mixture, ridge=ridge, prior=prior, tolerance=precision.tolerance)
+
+
+# --- the blend ---
+
+
+def _rmse(found: Floats, truth: Floats) -> float:
+    """Return the root mean squared error; 1, that of a mean, if nothing is held out."""
+    return float(np.sqrt(((found - truth) ** 2).mean())) if len(truth) else 1.0
+
+
+def _blended(answers: list[tuple[Floats, Floats]], weights: list[float]) -> tuple[Floats, Floats]:
+    """Return mean and variance of a mixture of answers, which are means and variances."""
+    mean = sum((w * filled for w, (filled, _) in zip(weights, answers, strict=True)), np.zeros(()))
+    variance = sum(
+        (w * (spread + (filled - mean) ** 2) for w, (filled, spread) in zip(weights, answers, strict=True)),
+        np.zeros(()),
+    )
+    return np.asarray(mean), np.asarray(variance)
+
+
+def _blend_weights(predictions: Floats, truth: Floats) -> Floats:
+    """Return weights (k,) that sum to 1 and minimise the squared error of predictions (entries, k).
+
+    A constraint Σ w = 1 becomes a heavy row of a non-negative least-squares problem. Small weights are
+    dropped, and the others found again.
+    """
+    from scipy.optimize import nnls
+
+    count = predictions.shape[1]
+    used = np.arange(count)
+    if not len(truth):
+        return np.full(count, 1 / count)
+    errors = ((predictions - truth[:, None]) ** 2).mean(axis=0)
+    weights = np.zeros(count)
+    if errors.min() < _EXACT:
+        weights[errors.argmin()] = 1.0
+        return weights
+    for _ in range(2):
+        # Only the Gram matrix matters: with Σ w = 1, the error is w·E·w for E of the models' own errors.
+        apart = predictions[:, used] - truth[:, None]
+        gram = apart.T @ apart / len(truth) + _TOWARDS_EQUAL * errors.min() * np.eye(len(used))
+        root = np.linalg.cholesky(gram + 1e-12 * np.trace(gram) * np.eye(len(used))).T
+        heavy = 1e3 * np.sqrt(np.trace(gram))
+        matrix = np.vstack([root, heavy * np.ones(len(used))])
+        found, _ = nnls(matrix, np.append(np.zeros(len(used)), heavy))
+        found = found / found.sum()
+        weights[:] = 0
+        weights[used] = found
+        used = used[found >= _SMALLEST_WEIGHT]
+    weights[weights < _SMALLEST_WEIGHT / 2] = 0
+    return np.asarray(weights / weights.sum())

@@ -1,0 +1,307 @@
+"""Tables with columns of any kind, as people have them in files: text, parquet, Excel.
+
+The cells of a text file are kept as they were written. Only gaps are written anew, in the manner of their
+column: with a decimal comma, a percent sign, or as a date.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+
+from airnp.tables.binary import load_pandas
+from airnp.tables.files import compressing, open_table
+from airnp.tables.table import Reading, TableError
+from airnp.tables.text import MISSING, find_column, guess_delimiter, has_header, number_of
+
+SHEET_SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".xlsx")
+"""Files whose columns may be of different kinds."""
+
+MISSING_CELLS = MISSING | {"?", "-", "."}
+"""Cells that mean missing, in lower case."""
+
+_DATE = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d+)?)?)?")
+
+
+@dataclass(frozen=True, eq=False)
+class Manner:
+    """How the numbers of a column are written.
+
+    Attributes
+    ----------
+    decimal : str
+        The decimal sign.
+    thousands : bool
+        Whether groups of three digits are separated.
+    percent : bool
+        Whether a percent sign follows.
+    date : bool
+        Whether they are dates.
+    """
+
+    decimal: str = "."
+    thousands: bool = False
+    percent: bool = False
+    date: bool = False
+
+    def text(self, value: Any) -> str:
+        """Return a filled cell."""
+        if isinstance(value, int | np.integer):
+            return str(value) + "%" * self.percent
+        if isinstance(value, float | np.floating):
+            plain = str(float(f"{value:.10g}")).removesuffix(".0").replace(".", self.decimal)
+            return plain + "%" * self.percent
+        if self.date:
+            return str(value.isoformat(sep=" ")).removesuffix(" 00:00:00")
+        return str(value)
+
+
+@dataclass(frozen=True, eq=False)
+class Sheet:
+    """A table with columns of any kind.
+
+    Attributes
+    ----------
+    frame : DataFrame (n, d)
+        What the cells mean.
+    cells : list of list of str, or None
+        The lines of a text file as they were written, without the header.
+    header : bool
+        Whether the columns have names of their own.
+    delimiter : str
+        Between the cells of a text file.
+    encoding : str
+    manners : list of Manner
+        One for each column.
+    """
+
+    frame: Any
+    cells: list[list[str]] | None = None
+    header: bool = True
+    delimiter: str = ","
+    encoding: str = "utf-8"
+    manners: list[Manner] = field(default_factory=list)
+
+    def notes(self) -> list[str]:
+        """Return in words what was guessed about the columns."""
+        found = []
+        for name, manner in zip(self.frame.columns, self.manners, strict=False):
+            told = [word for word in ("thousands", "percent", "date") if getattr(manner, word)]
+            if told:
+                found.append(f"{name}: {', '.join(told)}")
+        return found
+
+
+def sheet_kind(path: Path) -> str | None:
+    """Return the suffix of a file that may hold columns of different kinds; None for any other."""
+    return next((suffix for suffix in SHEET_SUFFIXES if path.name.lower().endswith(suffix)), None)
+
+
+def read_sheet(path: Path, reading: Reading, decimal: str = ".", encoding: str = "utf-8-sig") -> Sheet:
+    """Read a table; raise a TableError that names the file if that fails."""
+    kind = sheet_kind(path)
+    if kind is None:
+        raise TableError(f"{path}: expected a name that ends in one of {', '.join(SHEET_SUFFIXES)}")
+    pandas = _pandas()
+    with open_table(path, kind) as content:
+        if kind == ".parquet":
+            frame = load_pandas().read_parquet(content)
+        elif kind == ".xlsx":
+            _check_excel()
+            frame = pandas.read_excel(content, na_values=sorted(MISSING_CELLS | set(reading.missing)))
+        else:
+            try:
+                text = content.read().decode(encoding)
+            except LookupError:
+                raise TableError(f"--encoding: there is no encoding {encoding!r}") from None
+            except UnicodeDecodeError as error:
+                raise TableError(
+                    f"expected text in {encoding.upper()} ({error.reason} at byte {error.start}); "
+                    "--encoding latin-1, for example, reads another one"
+                ) from None
+            return _parsed(text, reading, decimal, encoding, "\t" if kind.startswith(".tsv") else None)
+    if not len(frame) or not len(frame.columns):
+        raise TableError(f"{path}: there are no cells in it")
+    codes = [number for number in map(number_of, reading.missing) if number is not None]
+    if codes or reading.missing:
+        frame = frame.mask(frame.isin([*codes, *reading.missing]))
+    return Sheet(frame, manners=[Manner()] * len(frame.columns))
+
+
+def write_sheet(file: BinaryIO, kind: str, sheet: Sheet, frame: Any) -> None:
+    """Write a completed sheet: cells that had a value as they were, gaps from ``frame``."""
+    if kind == ".parquet":
+        load_pandas()
+        frame.to_parquet(file)
+        return
+    if kind == ".xlsx":
+        _check_excel()
+        frame.to_excel(file, index=False, header=sheet.header)
+        return
+    kept = sheet.frame.notna().to_numpy()
+    columns = []
+    for j, manner in enumerate(sheet.manners):
+        written = ["" if _is_gap(value) else manner.text(value) for value in frame.iloc[:, j]]
+        if sheet.cells is not None:
+            written = [
+                line[j] if there else new
+                for line, there, new in zip(sheet.cells, kept[:, j], written, strict=True)
+            ]
+        columns.append(written)
+    with compressing(file, kind) as plain:
+        encoding = "utf-8" if sheet.encoding == "utf-8-sig" else sheet.encoding
+        text = io.TextIOWrapper(plain, encoding=encoding, newline="")
+        delimiter = "\t" if kind.startswith(".tsv") else sheet.delimiter
+        writer = csv.writer(text, delimiter=delimiter, lineterminator="\n")
+        if sheet.header:
+            writer.writerow(frame.columns)
+        writer.writerows(zip(*columns, strict=True))
+        text.detach()  # writes what is left; the caller closes the file
+
+
+def _is_gap(value: Any) -> bool:
+    return value is None or value != value or type(value).__name__ in ("NAType", "NaTType")
+
+
+# --- text ---
+
+
+def _parsed(text: str, reading: Reading, decimal: str, encoding: str, delimiter: str | None) -> Sheet:
+    delimiter = reading.delimiter or delimiter or guess_delimiter(text)
+    source = csv.reader(
+        io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True, strict=True
+    )
+    numbered = [(source.line_num, [cell.strip() for cell in line]) for line in source if line]
+    if not numbered:
+        raise TableError("there are no cells in it")
+    width = len(numbered[0][1])
+    for number, line in numbered:
+        if len(line) != width:
+            raise TableError(
+                f"line {number} has {len(line)} cells, line {numbered[0][0]} has {width} "
+                "(--delimiter decides what separates them)"
+            )
+    cells = [line for _, line in numbered]
+    missing = MISSING_CELLS | {each.strip().lower() for each in reading.missing}
+    header = _has_names(cells, missing) if reading.header is None else reading.header
+    names = cells[0] if header else [f"column {j + 1}" for j in range(width)]
+    body = cells[1:] if header else cells
+    if not body:
+        raise TableError("there are no cells below the header")
+    pandas = _pandas()
+    codes = [number for number in map(number_of, reading.missing) if number is not None]
+    columns, manners = [], []
+    for j in range(width):
+        values, manner = _column([line[j] for line in body], missing, codes, decimal)
+        columns.append(pandas.Series(values))
+        manners.append(manner)
+    frame = pandas.concat(columns, axis=1)
+    frame.columns = _different(names)
+    return Sheet(frame, body, header, delimiter, encoding, manners)
+
+
+def _has_names(cells: list[list[str]], missing: frozenset[str]) -> bool:
+    """Return whether the first line holds names."""
+    first, body = cells[0], cells[1:]
+    texts = [j for j in range(len(first)) if any(_is_word(line[j], missing) for line in body)]
+    if not texts or texts == [0]:
+        return has_header(cells, missing)
+    # A name is a word above numbers, or a word that its column does not have.
+    return all(
+        (_is_word(first[j], missing) and first[j] not in {line[j] for line in body}) or not first[j]
+        for j in range(len(first))
+    )
+
+
+def _is_word(cell: str, missing: frozenset[str]) -> bool:
+    return cell.lower() not in missing and number_of(cell) is None
+
+
+def _different(names: Sequence[str]) -> list[str]:
+    """Return names that are all different."""
+    seen: dict[str, int] = {}
+    found = []
+    for name in names:
+        count = seen[name] = seen.get(name, 0) + 1
+        found.append(name if count == 1 else f"{name} ({count})")
+    return found
+
+
+def _column(
+    cells: list[str], missing: frozenset[str], codes: list[float], decimal: str
+) -> tuple[npt.NDArray[Any], Manner]:
+    """Return what the cells of a column mean: numbers, dates or words, and how they are written."""
+    gaps = np.array([cell.lower() in missing for cell in cells])
+    known = [cell for cell, gap in zip(cells, gaps, strict=True) if not gap]
+    comma = "." if decimal == "," else ","
+    percent = bool(known) and all(cell.endswith("%") for cell in known)
+    plain = [cell.removesuffix("%").strip() if percent else cell for cell in known]
+    grouped = re.compile(rf"[+-]?\d{{1,3}}(\{comma}\d{{3}})+(\{decimal}\d+)?")
+    thousands = any(grouped.fullmatch(cell) for cell in plain)
+    # A number with leading zeros is a name: of a place, a person, a thing.
+    if any(re.fullmatch(r"0\d+", cell) for cell in plain):
+        return _words(cells, gaps), Manner()
+    numbers = []
+    for cell in plain:
+        digits = cell.replace(comma, "") if grouped.fullmatch(cell) else cell
+        if decimal == "," and "." in digits:
+            break
+        value = number_of(digits.replace(decimal, "."))
+        if value is None:
+            break
+        numbers.append(value)
+    if len(numbers) == len(known):
+        values = np.full(len(cells), np.nan)
+        values[~gaps] = numbers
+        values[np.isin(values, codes)] = np.nan
+        return values, Manner(decimal, thousands, percent)
+    if all(_DATE.fullmatch(cell) for cell in known):
+        stamps = np.full(len(cells), np.datetime64("NaT"), dtype="datetime64[ns]")
+        try:
+            stamps[~gaps] = np.array(known, dtype="datetime64[ns]")
+        except ValueError:  # such as the 31st of June
+            return _words(cells, gaps), Manner()
+        return stamps, Manner(date=True)
+    return _words(cells, gaps), Manner()
+
+
+def _words(cells: list[str], gaps: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
+    words = np.empty(len(cells), dtype=object)
+    words[:] = [None if gap else cell for cell, gap in zip(cells, gaps, strict=True)]
+    return words
+
+
+def find_columns(names: Sequence[Any], wanted: str, option: str) -> list[Any]:
+    """Return the columns that a list of names or numbers from 1, separated by commas, means."""
+    found = []
+    for each in wanted.split(","):
+        try:
+            place = find_column(each.strip(), names, len(names))
+        except TableError as error:
+            raise TableError(str(error).replace("--index-col", option)) from None
+        if place is not None:
+            found.append(names[place])
+    return found
+
+
+def _pandas() -> Any:
+    try:
+        import pandas
+    except ImportError as error:
+        raise ImportError('columns of any kind need pandas: pip install "airnp[tables]"') from error
+    return pandas
+
+
+def _check_excel() -> None:
+    try:
+        import openpyxl  # noqa: F401
+    except ImportError as error:
+        raise ImportError('Excel files need openpyxl: pip install "airnp[excel]"') from error
