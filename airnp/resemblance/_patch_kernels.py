@@ -46,21 +46,28 @@ def row_distances(X, Q, frame, y, left, right, patch, search, out, column):
                     for x in range(count):
                         row[x] = np.inf
                     continue
-                for x in range(first, last + patch - 1):
-                    column[x] = np.float32(0)
+                # Slices begin at 0: loops over them need no check for negative indices, and vectorise.
+                n = last - first
+                line = column[: n + patch - 1]
+                line[:] = np.float32(0)
+                stop = last + patch - 1
                 for c in range(C):
                     for u in range(patch):
-                        here, there, weight = X[frame, c, y + u], X[f, c, other + u], Q[c, y + u]
-                        for x in range(first, last + patch - 1):
-                            apart = here[x] - there[x + dx]
-                            column[x] += weight[x] * apart * apart
-                for x in range(count):
-                    row[x] = np.inf
-                for x in range(first, last):
-                    row[x - left] = column[x]
+                        here = X[frame, c, y + u, first:stop]
+                        there = X[f, c, other + u, first + dx : stop + dx]
+                        weight = Q[c, y + u, first:stop]
+                        for x in range(n + patch - 1):
+                            apart = here[x] - there[x]
+                            line[x] += weight[x] * apart * apart
+                row[: first - left] = np.inf
+                row[last - left : count] = np.inf
+                total = row[first - left : last - left]
+                for x in range(n):
+                    total[x] = line[x]
                 for v in range(1, patch):
-                    for x in range(first, last):
-                        row[x - left] += column[x + v]
+                    moved = line[v : v + n]
+                    for x in range(n):
+                        total[x] += moved[x]
 
 
 @njit(nogil=True, cache=True)
