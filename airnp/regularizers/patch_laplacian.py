@@ -10,9 +10,10 @@ matched and the gaps filled by the minimum of the graph's own energy (conjugate 
 fixed), ``rounds`` times. The graph of the last picture stays as it is. So the objective is one function
 throughout a fit, its gradient is exact, and a resumed fit finds the same graph again from the same data.
 
-The alternative is to match again every few hundred iterations in the X so far. On crops of 96×96 with half
-of the pixels missing the error was lower with the graph found once in 11 of 12 trials, by 3 % on average:
-the closed form is closer to the truth than X is during most of a fit.
+The alternative is to match again every few hundred iterations in the X so far. On 96×96 pixels of camera,
+grass and chelsea with half of them missing, both orders and two weights, the error after 4000 iterations was
+lower with the graph found once than with one found every 300 iterations in 11 of 12 trials, by 3 % on
+average: the closed form is closer to the truth than X is during most of a fit.
 """
 
 from __future__ import annotations
