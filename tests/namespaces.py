@@ -18,6 +18,7 @@ from airnp import (
     FixedLaplacian,
     HeldOut,
     Huber,
+    PatchLaplacian,
     Squared,
     TotalVariation,
 )
@@ -81,6 +82,7 @@ REGULARIZERS: dict[str, Callable[[Backend], list[Any]]] = {
     "Dirichlet": lambda b: [DirichletEnergy("rows"), DirichletEnergy("columns")],
     "blocks": lambda b: [AdaptiveLaplacian(Blocks(4, 3))],
     "graph of blocks": lambda b: [FixedLaplacian(GRAPH[:9, :9], Blocks(4, 3))],
+    "patches": lambda b: [PatchLaplacian(1e-2, 1, 5, 3, 4), PatchLaplacian()],
     "own transform": lambda b: [AdaptiveLaplacian(Mixing(b))],
     "global": lambda b: [adaptive("global")],
     "product": lambda b: [adaptive("product"), AdaptiveLaplacian("columns")],
@@ -132,6 +134,7 @@ CASES: dict[str, Case] = {
         lambda b: {"regularizers": [adaptive("global"), TotalVariation(1e-3), DirichletEnergy("columns")]},
         stack(2, 2)[0],
     ),
+    "stack with patches": case(lambda b: {"regularizers": [PatchLaplacian(patch=5)]}, *stack(2)),
     "integers": case(lambda b: {}, np.rint(50 * Y).astype(np.int64)),
 }
 

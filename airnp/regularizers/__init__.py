@@ -5,6 +5,7 @@
 ``[]``                                DMF: the factorisation alone
 ``[TotalVariation(1e-4)]``            RDMF
 ``[FixedLaplacian(graph)]``           DMF with the Dirichlet energy of a given graph
+``[PatchLaplacian()]``                DMF of a picture whose similar patches are joined
 ====================================  =======================================================
 
 A regulariser holds only what the user said. :meth:`Regularizer.bind` checks it against a problem and returns
@@ -24,6 +25,7 @@ from airnp.regularizers.custom import Custom
 from airnp.regularizers.decay import WeightDecay
 from airnp.regularizers.fixed import DirichletEnergy, FixedLaplacian
 from airnp.regularizers.learned import AdaptiveLaplacian
+from airnp.regularizers.patch_laplacian import PatchLaplacian
 from airnp.regularizers.variation import TotalVariation
 
 __all__ = [
@@ -32,6 +34,7 @@ __all__ = [
     "DirichletEnergy",
     "FixedLaplacian",
     "Nearest",
+    "PatchLaplacian",
     "Regularizer",
     "TotalVariation",
     "WeightDecay",
