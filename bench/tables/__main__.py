@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from airnp.sklearn import AIRImputer
+from bench.speed import RESULTS
 from bench.tables import data, protocol
 from bench.tables.gaps import MECHANISMS, make_gaps
 from bench.tables.measure import OURS, codes, downstream, measure
@@ -31,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--masks", type=int, default=5)
     parser.add_argument("--peers", nargs="*", default=list(PEERS), choices=list(PEERS))
     parser.add_argument("--threads", type=int, help="of airnp's imputer")
-    parser.add_argument("--results", type=Path, default=Path("bench-results/tables"))
+    parser.add_argument("--results", type=Path, default=RESULTS / "tables")
     parser.add_argument("--folder", type=Path, help="CSV files for the protocol of HyperImpute")
     parser.add_argument("--downstream", action="store_true", help="accuracy of a classifier behind imputers")
     parser.add_argument("--tall", action="store_true", help="time and memory at 100 000 × 50")
