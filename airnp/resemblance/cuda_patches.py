@@ -21,11 +21,13 @@ MOST_ENTRIES, MOST_NEIGHBOURS = 192, 128
 """Entries of a patch, C·p², and patches of a group that the kernels have room for."""
 
 _GROUPS = 8192
-"""Reference patches between two launches."""
+"""Reference patches of one launch."""
 
-_MOST_BLOCKS = 1024
+_MOST_BLOCKS = 512
+"""About as many as a large device works on at the same time, so that their memory stays in its cache."""
+
 _SPACE = 2**28
-"""Bytes for the matrices of all groups that are worked on at the same time."""
+"""Bytes for the distances, or for the matrices, of all these blocks."""
 
 
 def collect(X: Any, U: Any, M: Any, frame: int, rows: Whole, columns: Whole, how: Round) -> Sums:
@@ -36,7 +38,8 @@ def collect(X: Any, U: Any, M: Any, frame: int, rows: Whole, columns: Whole, how
     """
     frames, channels, height, width = X.shape
     entries = channels * how.patch**2
-    _check(how, entries, frame, X.shape, rows, columns)
+    _check_arrays(X, U, M, frame)
+    _check_patches(how, X.shape, rows, columns)
     cupy = own_module(compat.array_namespace(X))
     with beside(X):
         X, U = cupy.ascontiguousarray(X), cupy.ascontiguousarray(U)
@@ -47,32 +50,46 @@ def collect(X: Any, U: Any, M: Any, frame: int, rows: Whole, columns: Whole, how
             return sums
         crossings = [cupy.asarray(places.astype(np.int32)) for places in (rows, columns)]
         groups = min(total, _GROUPS)
-        matching = min(groups, _MOST_BLOCKS)
-        candidates = frames * (2 * how.search + 1) ** 2
-        distances = cupy.empty((matching, candidates), dtype=X.dtype)
         nearest = cupy.empty((groups, how.neighbours), dtype=np.int64)
         found = cupy.empty(groups, dtype=np.int32)
-        matrices = 2 * entries**2 + 4 * entries * (entries + 1)
-        filling = max(1, min(matching, _SPACE // (matrices * X.dtype.itemsize)))
-        space = cupy.empty((filling, matrices), dtype=X.dtype)
+
+        def space(size: int) -> Any:
+            """Return memory of so many numbers for each of some blocks."""
+            blocks = min(groups, _MOST_BLOCKS, max(1, _SPACE // (size * X.dtype.itemsize)))
+            return cupy.empty((blocks, size), dtype=X.dtype)
+
+        distances = space(frames * (2 * how.search + 1) ** 2)
+        matrices = space(2 * entries**2 + 4 * entries * (entries + 1))
         for first in range(0, total, groups):
             part = min(groups, total - first)
             launch(
-                *("patch_matching", "match_patches", (X.dtype,), (min(part, matching),)),
+                *("patch_matching", "match_patches", (X.dtype,), (min(part, len(distances)),)),
                 *(X, known, *crossings, how.trust, distances, nearest, found, first, part, columns.size),
                 *(frame, frames, channels, height, width, how.patch, how.search, how.neighbours),
             )
             launch(
-                *("patches", "fill_groups", (X.dtype,), (min(part, filling),)),
-                *(X, U, known, nearest, found, space, sums.values, sums.weights, sums.counts),
+                *("patches", "fill_groups", (X.dtype,), (min(part, len(matrices)),)),
+                *(X, U, known, nearest, found, matrices, sums.values, sums.weights, sums.counts),
                 *(how.ridge, how.noise, how.softening, WEIGHT_ONE, VALUE_ONE, part, frame),
                 *(channels, height, width, how.patch, how.neighbours, how.answers),
             )
         return sums
 
 
-def _check(how: Round, entries: int, frame: int, shape: tuple[int, ...], rows: Whole, columns: Whole) -> None:
-    """Raise ValueError for what a kernel has no room for, or what would make it read beyond a picture."""
+def _check_arrays(X: Any, U: Any, M: Any, frame: int) -> None:
+    """Raise if a kernel would misread the arrays."""
+    if X.dtype not in (np.float32, np.float64):
+        raise TypeError(f"X: expected float32 or float64, got {X.dtype}")
+    for name, array in (("U", U), ("M", M)):
+        if array.shape != X.shape:
+            raise ValueError(f"{name}: expected the shape of X, {X.shape}, got {array.shape}")
+    if not 0 <= frame < X.shape[0]:
+        raise ValueError(f"frame: expected 0 to {X.shape[0] - 1}, got {frame}")
+
+
+def _check_patches(how: Round, shape: tuple[int, ...], rows: Whole, columns: Whole) -> None:
+    """Raise ValueError for what a kernel has no room for, and for patches beyond the picture."""
+    entries = shape[1] * how.patch**2
     if entries > MOST_ENTRIES:
         raise ValueError(
             f"patch: on a CUDA device a patch has at most {MOST_ENTRIES} entries, got {entries}, "
@@ -82,8 +99,6 @@ def _check(how: Round, entries: int, frame: int, shape: tuple[int, ...], rows: W
         raise ValueError(
             f"neighbours: on a CUDA device expected 1 to {MOST_NEIGHBOURS}, got {how.neighbours}"
         )
-    if not 0 <= frame < shape[0]:
-        raise ValueError(f"frame: expected 0 to {shape[0] - 1}, got {frame}")
     for name, places, length in (("rows", rows, shape[2]), ("columns", columns, shape[3])):
         if places.size and not 0 <= places.min() <= places.max() <= length - how.patch:
             raise ValueError(

@@ -482,7 +482,7 @@ def test_sparse_joining_of_many_pieces():
 
 @pytest.mark.parametrize(
     ("shape", "frame"),
-    [((1, 1, NODES, NODES), 0), ((1, 3, 30_000, 30_000), 0), ((3, 1, 30_000, 30_000), 2)],
+    [((1, 1, NODES, NODES), 0), ((1, 3, 35_000, 35_000), 0), ((3, 1, 35_000, 35_000), 2)],
 )
 def test_patches_of_a_large_picture(shape, frame):
     # The last reference patch sees nothing but the corner of the picture, which is a small one by itself.

@@ -189,7 +189,7 @@ _DEFECTS: dict[str, list[tuple[str, ...]]] = {
         (
             "size of a channel in 32 bits",
             "const long long plane = static_cast<long long>(height) * width;",
-            "const int plane = static_cast<int>(static_cast<unsigned>(height) * width);",
+            "const int plane = height * width;",
         ),
     ],
     "fill_groups": [

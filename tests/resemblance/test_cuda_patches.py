@@ -164,8 +164,14 @@ def test_what_the_kernels_have_no_room_for_is_an_error(gpu, options, message):
         patches.collect(*on_device(gpu, *picture(shape, rate)), **where, how=how)
 
 
-def test_arrays_of_different_types_are_an_error(gpu):
+def test_arrays_of_other_types_and_shapes_are_errors(gpu):
     shape, frame, rate, _ = PICTURES["grey"]
     X, U, M = on_device(gpu, *picture(shape, rate))
+    where = places(shape, HOW)
+    with pytest.raises(TypeError, match="X: expected float32 or float64, got float16"):
+        patches.collect(X.astype(np.float16), U, M, frame, *where, HOW)
     with pytest.raises(TypeError, match="fill_groups: u: expected dtype float32, got float64"):
-        patches.collect(X, U.astype(np.float64), M, frame, *places(shape, HOW), HOW)
+        patches.collect(X, U.astype(np.float64), M, frame, *where, HOW)
+    for name, arrays in (("U", (X, U[..., :-1], M)), ("M", (X, U, M[0]))):
+        with pytest.raises(ValueError, match=f"{name}: expected the shape of X"):
+            patches.collect(*arrays, frame, *where, HOW)
