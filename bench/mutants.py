@@ -25,7 +25,7 @@ HEAD = """# Broken kernels, and the tests that find them
 
 Every kernel was broken in at least three plausible ways, one at a time: a wrong bound or index, a wrong
 formula, a race or a 32-bit overflow. Its tests, all in `tests/engines/`, were run on the CPU:
-`test_kernels.py` and `test_sparse_kernels.py` (values, in the modes `fast` and `fma`),
+`test_kernels.py`, `test_sparse_kernels.py` and `test_patch_kernels.py` (values; modes `fast` and `fma`),
 `test_kernels_sanitized.py` (AddressSanitizer and UBSan: `asan`; the race detector: `tsan`),
 `test_kernel_indices.py` (more than 2^31 entries) and `test_kernel_sources.py` (rules for the text). If these
 found nothing, `test_nvrtc.py` (NVIDIA's compiler), `test_cuda_engine.py` and `test_sparse_cuda.py` (whole

@@ -27,12 +27,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+import array_api_compat as compat
 import numpy as np
 import numpy.typing as npt
 
 from airnp.resemblance.gaussian import condition, shrunk
 
-Values = npt.NDArray[np.float32]
 Bools = npt.NDArray[np.bool_]
 Whole = npt.NDArray[np.int64]
 
@@ -92,7 +92,7 @@ class Sums:
 
     Attributes
     ----------
-    values, weights, counts : ndarray of int64 (C, H, W)
+    values, weights, counts : array of int64 (C, H, W), of NumPy or CuPy
     """
 
     values: Any
@@ -143,21 +143,27 @@ def collect(
 
     Parameters
     ----------
-    X, U : ndarray of float32 (F, C, H, W)
+    X, U : array of float32 (F, C, H, W), of NumPy or CuPy
         A picture with its gaps filled, values roughly within [0, 1], and the variances of filled pixels.
         Frames beside ``frame`` join the search.
-    M : ndarray of bool (F, C, H, W)
+    M : array of bool (F, C, H, W), of NumPy or CuPy
         True where observed.
     frame : int
     rows, columns : ndarray of int
         Where reference patches begin. Those without a gap are passed over.
     how : Round
     threads : int
+        Threads of the CPU.
 
     Returns
     -------
     Sums
+        Arrays of CuPy if X is one.
     """
+    if compat.is_cupy_array(X):
+        from airnp.resemblance import cuda_patches
+
+        return cuda_patches.collect(X, U, M, frame, rows, columns, how)
     from airnp.resemblance import _patch_kernels as kernels
 
     X, U, M = (np.ascontiguousarray(part) for part in (X, U, M))
@@ -179,14 +185,19 @@ def collect(
     return Sums(*(sum(each[1:], each[0]) for each in zip(*parts, strict=True)))
 
 
-def apply(sums: Sums, values: Values, variances: Values, gaps: Bools, how: Round) -> tuple[Values, Values]:
-    """Return values and variances (C, H, W) after a round; pixels that no patch covers keep theirs."""
+def apply(sums: Sums, values: Any, variances: Any, gaps: Any, how: Round) -> tuple[Any, Any]:
+    """Return values and variances (C, H, W) after a round; pixels that no patch covers keep theirs.
+
+    Arrays are NumPy's or CuPy's.
+    """
+    xp = compat.array_namespace(values)
     told = gaps & (sums.counts > 0)
-    weight = np.maximum(sums.weights, 1)
+    weight = xp.where(told, sums.weights, 1)
     mean = sums.values / weight / VALUE_ONE
-    new = np.where(told, values + how.step * (mean - values), values).astype(np.float32)
+    new = xp.where(told, values + how.step * (mean - values), values)
     unsure = sums.counts * how.softening * WEIGHT_ONE / weight - how.softening
-    return new, np.where(told, np.maximum(unsure, 0), variances).astype(np.float32)
+    variance = xp.where(told, xp.where(unsure > 0, unsure, 0.0), variances)
+    return new.astype(values.dtype), variance.astype(values.dtype)
 
 
 # --- the specification ---

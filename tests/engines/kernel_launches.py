@@ -16,6 +16,7 @@ from airnp.data.entries import Pattern
 from airnp.engines import launching
 from airnp.engines.launching import THREADS
 from airnp.engines.sparse_cuda import Pieces, cut
+from airnp.resemblance.patches import VALUE_ONE, WEIGHT_ONE
 from tests.simt import AddressTable, RawModule
 
 KINDS = ("row", "global", "product")
@@ -34,6 +35,8 @@ _VARIANTS: dict[str, dict[str, list[tuple[Any, ...]]]] = {
         "graph_statistics": [(kind,) for kind in range(3)],
         "graph_step": [(kind, flag) for kind in range(3) for flag in _FLAGS],
     },
+    "patch_matching": {"match_patches": [()]},
+    "patches": {"fill_groups": [()]},
     "record": {"record": [()]},
     "residual": {"masked_residual": [(flag,) for flag in _FLAGS], "add_scaled_lines": [()]},
     "sparse_edges": {"edge_terms": [()]},
@@ -331,3 +334,32 @@ def edge_terms_launch(pattern, logits, t, metric, machine):
     out = (scratch(len(logits), t.dtype), scratch(len(logits), t.dtype), scratch(t.shape, t.dtype))
     args = (*form, logits, t, metric, *out, *_sums(1, grid[0], t.dtype), *t.shape)
     return Launch.of("sparse_edges", "edge_terms", (t.dtype,), grid, *args)
+
+
+# --- patches ---
+
+
+def match_launch(x, known, rows, columns, frame, how, machine, *, first=0):
+    """Build a launch of match_patches for the reference patches from ``first`` on."""
+    frames, channels, height, width = x.shape
+    groups = len(rows) * len(columns) - first
+    blocks = machine.blocks(min(groups, 1024))
+    distances = scratch((blocks, frames * (2 * how.search + 1) ** 2), x.dtype)
+    found = fenced(np.full((groups, how.neighbours), -1)), fenced(np.full(groups, -1), np.int32)
+    sizes = (first, groups, len(columns), frame, frames, channels, height, width)
+    args = (x, known, rows, columns, how.trust, distances, *found, *sizes)
+    kinds = ("patch_matching", "match_patches", (x.dtype,), (blocks, 1, 1))
+    return Launch.of(*kinds, *args, how.patch, how.search, how.neighbours)
+
+
+def fill_launch(x, u, known, places, found, frame, how, machine):
+    """Build a launch of fill_groups; the sums begin at 0."""
+    _, channels, height, width = x.shape
+    d, (groups, neighbours) = channels * how.patch**2, places.shape
+    blocks = machine.blocks(groups)
+    space = scratch((blocks, 2 * d * d + 4 * d * (d + 1)), x.dtype)
+    sums = [fenced(np.zeros(x.shape[1:], np.int64)) for _ in range(3)]
+    numbers = (how.ridge, how.noise, how.softening, WEIGHT_ONE, int(VALUE_ONE))
+    args = (x, u, known, places, found, space, *sums, *numbers, groups, frame, channels, height, width)
+    kinds = ("patches", "fill_groups", (x.dtype,), (blocks, 1, 1))
+    return Launch.of(*kinds, *args, how.patch, neighbours, how.answers)

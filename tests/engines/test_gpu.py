@@ -18,6 +18,7 @@ import airnp
 from airnp import AdaptiveLaplacian, DirichletEnergy, Nearest, TotalVariation
 from airnp._devices import check_device, describe
 from airnp.engines import _cublas, cuda, launching
+from airnp.resemblance.patches import VALUE_ONE, Round, Sums, collect, reference_places
 from tests.engines.fits import (
     assert_same,
     assert_same_sparse,
@@ -274,6 +275,32 @@ def test_a_fit_in_tf32_is_close_but_not_equal(cupy):
     assert not np.array_equal(full.X.get(), coarse.X.get())
     np.testing.assert_allclose(coarse.history["loss"], full.history["loss"], rtol=0.02)
     assert relative_error(coarse.X, full.X.get()) < 0.05
+
+
+# --- patches of pictures ---
+
+
+@pytest.mark.parametrize(("frames", "channels", "patch"), [(1, 1, 6), (3, 1, 5), (1, 3, 6), (1, 3, 8)])
+def test_rounds_of_patches_follow_the_cpu(cupy, frames, channels, patch):
+    rng = np.random.default_rng(0)
+    f, c, y, x = np.indices((frames, channels, 61, 67))
+    X = (0.5 + 0.3 * np.sin(x / 3 + c + f / 5) * np.cos(y / 4 - c)).astype(np.float32)
+    X += rng.normal(0, 0.02, X.shape).astype(np.float32)
+    M = rng.random(X.shape) < 0.5
+    U = np.where(M, 0, 1e-3).astype(np.float32)
+    how = Round(patch=patch)
+    where = [reference_places(length, patch, how.stride) for length in X.shape[2:]]
+    host = collect(X, U, M, 0, *where, how)
+    device, again = (collect(*map(cupy.asarray, (X, U, M)), 0, *where, how) for _ in range(2))
+    device, again = (Sums(*(part.get() for part in vars(sums).values())) for sums in (device, again))
+    for one, other in zip(vars(device).values(), vars(again).values(), strict=True):
+        np.testing.assert_array_equal(one, other)
+    # Rounding may choose the other one of two patches that are equally near.
+    assert np.mean(device.counts != host.counts) < 1e-3
+    told = (host.counts > 0) & (device.counts > 0)
+    assert told.any()
+    means = [sums.values[told] / sums.weights[told] / VALUE_ONE for sums in (host, device)]
+    assert np.quantile(np.abs(means[0] - means[1]), 0.999) < 1e-5
 
 
 # --- kernels ---

@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 
 from airnp.engines import reference
 from airnp.engines.launching import THREADS, module_source
+from airnp.resemblance.patches import VALUE_ONE, WEIGHT_ONE, collect_by_formula
 from tests.engines.kernel_launches import Launch
+from tests.engines.patch_kernel_checks import round_of
 from tests.simt import AddressTable, RawModule
 
 NODES = 50_000
@@ -473,3 +475,48 @@ def test_sparse_joining_of_many_pieces():
     run_one_block("sparse_lines", "join_pieces", (False,), blocks, blocks - 1, *args)
     np.testing.assert_array_equal(out[LINE], [4, 6, 8])
     assert totals[LINE] == 10
+
+
+# --- patches ---
+
+
+@pytest.mark.parametrize(
+    ("shape", "frame"),
+    [((1, 1, NODES, NODES), 0), ((1, 3, 35_000, 35_000), 0), ((3, 1, 35_000, 35_000), 2)],
+)
+def test_patches_of_a_large_picture(shape, frame):
+    # The last reference patch sees nothing but the corner of the picture, which is a small one by itself.
+    side, how, rng = 9, round_of(search=4), np.random.default_rng(5)
+    (frames, channels, height, width), last = shape, slice(-side, None)
+    X, U = rng.random((2, *shape[:2], side, side), np.float32)
+    U *= np.float32(1e-3)
+    M = rng.random(X.shape) < 0.5
+    x, u = reserved(*shape), reserved(*shape)
+    known = reserved_integers(channels * height * width, np.int32).reshape(shape[1:])
+    x[..., last, last], u[..., last, last], known[..., last, last] = X, U, M[frame]
+    rows, columns = (np.arange(length - how.patch + 1, dtype=np.int32) for length in (height, width))
+    places, found = np.full((1, how.neighbours), -1), np.zeros(1, np.int32)
+    distances = np.zeros((frames, 2 * how.search + 1, 2 * how.search + 1), np.float32)
+    sizes = (frame, frames, channels, height, width, how.patch)
+    arguments = (x, known, rows, columns, how.trust, distances, places, found)
+    first = len(rows) * len(columns) - 1
+    run_one_block(
+        *("patch_matching", "match_patches", (), 1, 0),
+        *(*arguments, first, 1, len(columns), *sizes, how.search, how.neighbours),
+    )
+    sums = [reserved_integers(channels * height * width).reshape(shape[1:]) for _ in range(3)]
+    space = np.zeros(6 * (channels * how.patch**2 + 1) ** 2, np.float32)
+    numbers = (how.ridge, how.noise, how.softening, WEIGHT_ONE, int(VALUE_ONE))
+    run_one_block(
+        *("patches", "fill_groups", (), 1, 0),
+        *(x, u, known, places, found, space, *sums, *numbers, 1, frame),
+        *(channels, height, width, how.patch, how.neighbours, how.answers),
+    )
+    corner = np.array([side - how.patch])
+    wanted = collect_by_formula(X, U, M, frame, corner, corner, how)
+    values, weights, counts = (total[:, last, last] for total in sums)
+    np.testing.assert_array_equal(counts, wanted.counts)
+    assert counts.any()
+    np.testing.assert_allclose(weights / WEIGHT_ONE, wanted.weights / WEIGHT_ONE, atol=1e-3)
+    one = WEIGHT_ONE * VALUE_ONE
+    np.testing.assert_allclose(values / one, wanted.values / one, atol=1e-3)

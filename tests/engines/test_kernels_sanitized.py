@@ -6,6 +6,7 @@ The values are checked as well. ``test_simt.py`` shows that the sanitizers fire,
 import numpy as np
 import pytest
 
+from tests.engines import patch_kernel_checks as patches
 from tests.engines import sparse_kernel_checks as sparse
 from tests.engines.kernel_checks import (
     check_dense_laplacian,
@@ -26,6 +27,12 @@ pytestmark = [
 GRAPHS = [(1, 1, 1, 2048), (2, 5, 0, 2048), (1, 33, 1, 2048), (2, 65, 2, 2048), (3, 97, 7, 2)]
 # m, n, rank, longest piece, order, most blocks
 SPARSE = [(1, 1, 1, 1024, 1, 2048), (7, 9, 33, 3, 1, 2048), (41, 33, 5, 4, 2, 2048), (33, 41, 130, 6, 7, 1)]
+# shape, frame, rate of gaps, patch, order, most blocks
+PICTURES = [
+    ((1, 1, 7, 9), 0, 0.4, 3, 1, 2048),
+    ((3, 1, 6, 7), 1, 0.6, 2, 2, 1),
+    ((1, 3, 8, 7), 0, 0.5, 4, 7, 2),
+]
 SHAPES = [((2, 1, 1), 0, 2048), ((1, 31, 33), 1, 2048), ((3, 1, 300), 2, 2048), ((2, 300, 1), 7, 1)]
 
 
@@ -70,3 +77,11 @@ def test_sparse_form(mode, dtype, m, n, rank, longest, order, most_blocks):
         check(machine, m=m, n=n, **case)
     sparse.check_edges(machine, nodes=m, **case)
     sparse.check_laplacian(machine, nodes=n, **case)
+
+
+@pytest.mark.parametrize(("shape", "frame", "rate", "patch", "order", "most_blocks"), PICTURES)
+def test_patches(mode, dtype, shape, frame, rate, patch, order, most_blocks):
+    machine = Machine(mode, order, most_blocks)
+    how = patches.round_of(patch=patch, stride=2, search=2, neighbours=17, answers=11)
+    for check in (patches.check_matching, patches.check_filling):
+        check(machine, dtype=dtype, shape=shape, frame=frame, rate=rate, seed=1, how=how)

@@ -29,6 +29,8 @@ REGISTERS = {
     "add_sparse_laplacian": (56, 64),
     "graph_statistics": (64, 128),
     "graph_step": (80, 128),
+    "match_patches": (64, 64),
+    "fill_groups": (64, 128),
     "record": (40, 40),
     "masked_residual": (48, 64),
     "add_scaled_lines": (40, 40),

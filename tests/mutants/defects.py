@@ -167,6 +167,70 @@ _DEFECTS: dict[str, list[tuple[str, ...]]] = {
             "const int size = count * batch;",
         ),
     ],
+    "match_patches": [
+        (
+            "no barrier before the nearest are sorted",
+            "        __syncthreads();\n        if (static_cast<int>(threadIdx.x) < wanted) {",
+            "        if (static_cast<int>(threadIdx.x) < wanted) {",
+        ),
+        (
+            "equal distances in the order of arrival",
+            "near[k] == distance && numbers[k] < number",
+            "near[k] == distance && k < static_cast<int>(threadIdx.x)",
+        ),
+        ("the last of equal distances left out", "i <= last", "i < last"),
+        ("weights of gaps and of observed pixels exchanged", "gap ? trust : T(1)", "gap ? T(1) : trust"),
+        ("candidates beyond the right edge", "min(x + search, width - patch)", "min(x + search, width - 1)"),
+        (
+            "place of a patch in 32 bits",
+            "__forceinline__ long long corner(int number",
+            "__forceinline__ int corner(int number",
+        ),
+        (
+            "size of a channel in 32 bits",
+            "const long long plane = static_cast<long long>(height) * width;",
+            "const int plane = height * width;",
+        ),
+    ],
+    "fill_groups": [
+        (
+            "no barrier before patches are overwritten",
+            "start += CHUNK) {\n        __syncthreads();\n",
+            "start += CHUNK) {\n",
+        ),
+        (
+            "no barrier after a line of the factor",
+            "        Team::meet();\n        if (Team::rank() == 0) {",
+            "        if (Team::rank() == 0) {",
+        ),
+        (
+            "lanes read the right side before it is there",
+            "            __syncwarp(FULL);\n            factor<",
+            "            factor<",
+        ),
+        (
+            "a list is overwritten while other lanes read it",
+            "        __syncwarp(FULL);  // all lanes are done with what was here\n",
+            "",
+        ),
+        (
+            "sums without atomics",
+            "atomicAdd(reinterpret_cast<unsigned long long*>(sum), static_cast<unsigned long long>(value));",
+            "*sum += value;",
+        ),
+        ("wrong sign of the precision", "direct ? -p[entry * d", "direct ? p[entry * d"),
+        ("variance not taken from C", "c[entry * d + entry] - square", "square"),
+        (
+            "ridge of the patches' own variance",
+            "trace.add(variance * (T(1) + s * s));",
+            "trace.add(variance);",
+        ),
+        ("patches of other frames are filled", "if (corners[k] / plane != frame) {", "if (false) {"),
+        ("one answer too many", "min(answers, count)", "min(answers + 1, count)"),
+        ("warps share a part of their memory", "warp * (d * (d + 1) / 2)", "warp * (d * d / 2)"),
+        ("pixel in 32 bits", "const long long pixel = at", "const int pixel = at"),
+        ("double arithmetic in the float kernel", "(variance + T(1e-12))", "(variance + 1e-12)"),
+    ],
     "row_residuals": [
         (
             "columns beyond the registers left out",

@@ -13,6 +13,8 @@ MODULES = {
     **dict.fromkeys(("add_laplacian", "add_sparse_laplacian"), "fixed_graph"),
     **dict.fromkeys(("adam", "descend"), "adam"),
     "record": "record",
+    "match_patches": "patch_matching",
+    "fill_groups": "patches",
     **dict.fromkeys(("row_residuals", "entry_values"), "sparse_entries"),
     "edge_terms": "sparse_edges",
     **dict.fromkeys(("line_sums", "gap_sums", "join_pieces"), "sparse_lines"),

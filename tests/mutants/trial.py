@@ -26,10 +26,11 @@ _TESTS = {
     "adam": "adam or tensor or first_step or updates",
     "record": "record",
     **dict.fromkeys(("sparse_edges", "sparse_entries", "sparse_lines"), "sparse"),
+    **dict.fromkeys(("patch_matching", "patches"), "patch"),
 }
 _RULES = "house_rules"
-_KERNEL_FILES = ("test_kernels.py", "test_kernels_sanitized.py", "test_kernel_indices.py")
-_SPARSE_FILES = ("test_sparse_kernels.py", "test_kernels_sanitized.py", "test_kernel_indices.py")
+_VALUES = {"sparse": "test_sparse_kernels.py", "patch": "test_patch_kernels.py"}  # others: test_kernels.py
+_SAFETY = ("test_kernels_sanitized.py", "test_kernel_indices.py")
 # Slower, so they run only if the others found nothing: NVIDIA's compiler, and whole fits.
 LATE_FILES = ("test_nvrtc.py", "test_cuda_engine.py", "test_sparse_cuda.py")
 _SIGNS = {"AssertionError": "wrong values", "KernelError": "CUDA rule broken", "Failed": "refused"}
@@ -64,8 +65,8 @@ def trial(module: str, text: str, folder: Path, *, late: bool = True) -> Verdict
         Also run NVRTC and whole fits if the other tests pass.
     """
     (folder / f"{module}.cu").write_text(text, encoding="utf-8")
-    files = _SPARSE_FILES if module.startswith("sparse_") else _KERNEL_FILES
-    verdict = _run(folder, (*files, "test_kernel_sources.py"), ["-k", f"{_TESTS[module]} or {_RULES}"])
+    files = (_VALUES.get(_TESTS[module], "test_kernels.py"), *_SAFETY, "test_kernel_sources.py")
+    verdict = _run(folder, files, ["-k", f"{_TESTS[module]} or {_RULES}"])
     if verdict.test is None and late:
         verdict = _run(folder, LATE_FILES, [])
     return verdict
