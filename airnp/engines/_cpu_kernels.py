@@ -44,7 +44,7 @@ class _CompileNote(event.Listener):
     _said = False
 
     def on_start(self, happened: Any) -> None:
-        if not _CompileNote._said and happened.data["dispatcher"].py_func.__module__ == __name__:
+        if not _CompileNote._said and happened.data["dispatcher"].py_func.__module__.startswith("airnp."):
             _CompileNote._said = True
             print("airnp: compiling for this machine, once (a few seconds) ...", file=sys.stderr, flush=True)  # noqa: T201
 

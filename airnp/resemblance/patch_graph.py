@@ -98,7 +98,7 @@ class PatchGraph:
         how : GraphSettings
         threads : int
         """
-        from airnp.resemblance import _graph_kernels as kernels
+        from airnp.engines import _graph_kernels as kernels
 
         margin = how.patch // 2
         frame = ((0, 0), (margin, margin), (margin, margin))
@@ -119,7 +119,7 @@ class PatchGraph:
 
     def laplacian(self, rows: slice | None = None, columns: slice | None = None) -> PixelLaplacian:
         """Return L′ on the pixels of a window, without the edges that leave it."""
-        from airnp.resemblance import _graph_kernels as kernels
+        from airnp.engines import _graph_kernels as kernels
 
         H, W, K = self.offsets.shape
         rows, columns = rows or slice(0, H), columns or slice(0, W)
@@ -162,7 +162,7 @@ class PixelLaplacian:
 
     def __matmul__(self, x: Values) -> Values:
         """Return L′ x for x (H·W,)."""
-        from airnp.resemblance import _graph_kernels as kernels
+        from airnp.engines import _graph_kernels as kernels
 
         out = np.empty_like(x)
         kernels.apply_laplacian(self.starts, self.others, self.weights.astype(x.dtype), x, out)
@@ -195,7 +195,7 @@ class PixelLaplacian:
         tolerance, max_iter
             Of the conjugate gradients.
         """
-        from airnp.resemblance import _graph_kernels as kernels
+        from airnp.engines import _graph_kernels as kernels
 
         filled = np.array(picture, np.float32, order="C")
         orders = (1.0, 0.0) if first_order is None else (first_order * self.mean_degree, 1.0)

@@ -164,7 +164,7 @@ def collect(
         from airnp.resemblance import cuda_patches
 
         return cuda_patches.collect(X, U, M, frame, rows, columns, how)
-    from airnp.resemblance import _patch_kernels as kernels
+    from airnp.engines import _patch_kernels as kernels
 
     X, U, M = (np.ascontiguousarray(part) for part in (X, U, M))
     wanted = touching(~M[frame].all(axis=0), rows, columns, how.patch)
@@ -174,12 +174,15 @@ def collect(
         sums = [np.zeros(X.shape[1:], np.int64) for _ in range(3)]
         kernels.fill_rows(
             X, U, M, weights, frame, rows, columns, wanted, first, threads, how.patch, how.search,
-            how.neighbours, how.answers, np.float32(how.ridge), np.float32(how.noise), how.softening, *sums,
+            how.neighbours, how.answers, np.float32(how.ridge), np.float32(how.noise), how.softening,
+            WEIGHT_ONE, VALUE_ONE, *sums,
         )  # fmt: skip
         return sums
 
-    if threads == 1 or rows.size * columns.size == 0:
-        return Sums(*part(0)) if rows.size * columns.size else Sums(*(np.zeros(X.shape[1:], np.int64),) * 3)
+    if rows.size * columns.size == 0:
+        return Sums(*(np.zeros(X.shape[1:], np.int64) for _ in range(3)))
+    if threads == 1:
+        return Sums(*part(0))
     with ThreadPoolExecutor(threads) as pool:
         parts = list(pool.map(part, range(threads)))
     return Sums(*(sum(each[1:], each[0]) for each in zip(*parts, strict=True)))

@@ -1,7 +1,6 @@
 """Loops over the patches of a picture, compiled by numba on first use and cached on disk.
 
-A picture is an array (F, C, H, W) of float32: F frames (one, unless the picture is part of a video), C channels.
-A patch is named by the place of its upper left corner and has d = C·p·p entries, channel by channel.
+A picture is an array (F, C, H, W) of float32: F frames (one, unless it is part of a video), C channels. A patch is named by the place of its upper left corner and has d = C·p·p entries, channel by channel.
 
 Nothing here depends on where a window was cut out of a picture: distances are summed in a fixed order, and
 filled pixels are added up as 64-bit integers, which may be added in any order and by any thread. So a picture
@@ -15,7 +14,7 @@ import math
 import numpy as np
 from numba import njit
 
-from airnp.resemblance.patches import VALUE_ONE, WEIGHT_ONE
+import airnp.engines._cpu_kernels  # noqa: F401  # its listener says that numba compiles
 
 _FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
 """Sums are reassociated so that they vectorise. There is no NaN and no infinity in what is summed."""
@@ -271,12 +270,12 @@ def condition_on_covariance(C, apart, gaps, count, seen, n, A, W, filled, varian
 @njit(nogil=True, cache=True)
 def fill_rows(
     X, U, M, Q, frame, rows, columns, wanted, first, step, patch, search, neighbours, answers,
-    ridge, noise, softening, sums, weights, counts,
+    ridge, noise, softening, weight_one, value_one, sums, weights, counts,
 ):  # fmt: skip
     """Fill the gaps of patches at the crossings of rows and columns from their nearest patches.
 
-    Every ``step``-th row from ``first`` on is done. The integers ``sums``, ``weights`` and ``counts`` (C, H, W)
-    collect, for the pixels of ``frame``: weight · value, weight, and how many patches had a say.
+    Every ``step``-th row from ``first`` on is done. The integers ``sums``, ``weights`` and ``counts``
+    (C, H, W) collect, for the pixels of ``frame``: weight · value, weight, and how many patches had a say.
     """
     F, C, H, W = X.shape
     d, K = C * patch * patch, neighbours
@@ -371,8 +370,8 @@ def fill_rows(
                     c = gaps[a]
                     q = base - frame * plane + inside[c]
                     v = max(np.float64(variance[a]), 0.0)
-                    weight = np.int64(WEIGHT_ONE * softening / (v + softening) + 1.0)
+                    weight = np.int64(weight_one * softening / (v + softening) + 1.0)
                     value = min(max(np.float64(mean[c] + filled[a]), -8.0), 8.0)
-                    all_sums[q] += np.int64(np.float64(weight) * value * VALUE_ONE)
+                    all_sums[q] += np.int64(np.float64(weight) * value * value_one)
                     all_weights[q] += weight
                     all_counts[q] += 1

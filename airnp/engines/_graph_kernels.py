@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numba import njit
 
-from airnp.resemblance._patch_kernels import row_distances
+from airnp.engines._patch_kernels import row_distances
 
 _FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
 
