@@ -64,8 +64,8 @@ class StageFile:
             ) from error
         if fingerprint != self._fingerprint:
             raise ValueError(
-                f"checkpoint: {str(self._path)!r} is of another picture, mask or settings; remove it, or name another "
-                "file"
+                f"checkpoint: {str(self._path)!r} is of another picture, mask or settings; "
+                "remove it, or name another file"
             )
         if values.dtype != np.float32 or variances.dtype != np.float32 or values.shape != variances.shape:
             raise ValueError(f"checkpoint: {str(self._path)!r} holds arrays of wrong types or shapes")
@@ -90,6 +90,6 @@ def fingerprint(values: Any, observed: Any, settings: str) -> str:
     """Return a hash of a picture, its mask, and all settings that the answer depends on."""
     digest = hashlib.sha256(settings.encode())
     for frame, seen in zip(values, observed, strict=True):
-        digest.update(np.ascontiguousarray(np.where(seen, frame, 0)))
-        digest.update(np.packbits(seen))
+        digest.update(np.where(seen, frame, 0).tobytes())
+        digest.update(np.packbits(seen).tobytes())
     return digest.hexdigest()

@@ -84,31 +84,31 @@ def inpaint(
         Integers (uint8, uint16, …) or floating point. An array of NumPy, CuPy, PyTorch or another array-API
         namespace, a ``numpy.ma`` array, or nested lists. Never modified.
     mask : array of bool, of 0 and 1, or of 0 and 255, optional
-        True, 1 or 255 where observed. The shape of the image; or without its channels, which then share it; or
-        (H, W), shared by all. Without it, NaN means missing.
+        True, 1 or 255 where observed. The shape of the image; or without its channels, which then share it;
+        or (H, W), shared by all. Without it, NaN means missing.
     method : {"auto", "patches", "air", "biharmonic", "linear"}
-        ``"auto"``: resembling patches, with settings chosen by trials on held-out pixels in the shape of the gaps,
-        and mixed with a smooth surface if that is better. ``"patches"``: the same without trials. ``"air"``: the
-        model of :func:`airnp.fit` for each channel, with total variation. ``"biharmonic"``, ``"linear"``: a smooth
-        surface, or linear interpolation.
+        ``"auto"``: resembling patches, with settings chosen by trials on held-out pixels in the shape of the
+        gaps, and mixed with a smooth surface if that is better. ``"patches"``: the same without trials.
+        ``"air"``: the model of :func:`airnp.fit` for each channel, with total variation. ``"biharmonic"``,
+        ``"linear"``: a smooth surface, or linear interpolation.
     quality : {"best", "fast"}
         ``"fast"`` compares fewer patches, once or twice.
     patch, search, neighbours : int, optional
-        Side of a patch in pixels, how far away similar patches are looked for, and how many of them form a group.
-        Default: chosen by trials; 10 pixels; 80.
+        Side of a patch in pixels, how far away similar patches are looked for, and how many of them form a
+        group. Default: chosen by trials; 10 pixels; 80.
     channel_axis : int, None or "auto"
         Axis of ``image`` that holds the channels. None: there are none, and the last two axes are the
         pictures, (…, H, W). ``"auto"``: the last axis, if there are three axes or more and it has at most
         four entries; other arrays of three axes or more need an answer.
     time_axis : int, optional
-        Axis of the frames of a video: the frames before and after join the search for similar patches. Without
-        it, pictures of a stack are filled one by one.
+        Axis of the frames of a video: the frames before and after join the search for similar patches.
+        Without it, pictures of a stack are filled one by one.
     bounds : (low, high), optional
-        Filled pixels are clipped to these; either may be None. Default: the range of the dtype, and of the observed
-        pixels, a little widened. Integers are rounded.
+        Filled pixels are clipped to these; either may be None. Default: the range of the dtype, and of the
+        observed pixels, a little widened. Integers are rounded.
     full : bool
-        Return an :class:`Inpainting` with the standard deviation of every filled pixel, intervals, what was chosen
-        and the error to expect.
+        Return an :class:`Inpainting` with the standard deviation of every filled pixel, intervals, what was
+        chosen and the error to expect.
     out : ndarray, optional
         Where to write the answer, such as a ``numpy.memmap``; of the image's shape and dtype, in memory of
         its own.
@@ -133,8 +133,8 @@ def inpaint(
     Returns
     -------
     array or Inpainting
-        Of the image's namespace, shape and dtype, or ``out``. Observed pixels are exactly as they were. After Ctrl-C,
-        the picture so far.
+        Of the image's namespace, shape and dtype, or ``out``. Observed pixels are exactly as they were. After
+        Ctrl-C, the picture so far.
 
     Raises
     ------
@@ -143,10 +143,10 @@ def inpaint(
 
     Notes
     -----
-    Gaps start from a smooth surface; those far from observed pixels from a smaller copy of the picture, which was
-    filled before. Then patches are joined with those that resemble them, and the energy of that graph is minimised
-    (:mod:`airnp.resemblance.patch_graph`). Then groups of resembling patches are modelled by Gaussians, a few times
-    (:mod:`airnp.resemblance.patches`). Only patches that touch a gap cost time.
+    Gaps start from a smooth surface; those far from observed pixels from a smaller copy of the picture, which
+    was filled before. Then patches are joined with those that resemble them, and the energy of that graph is
+    minimised (:mod:`airnp.resemblance.patch_graph`). Then groups of resembling patches are modelled by
+    Gaussians, a few times (:mod:`airnp.resemblance.patches`). Only patches that touch a gap cost time.
 
     A patch holds all channels, so they share what they know, also where each has gaps of its own.
 
@@ -282,11 +282,12 @@ class _Work:
         unit = high - low if high > low else 1.0
         scaled = ((image - low) / unit).astype(np.float32)
         with using(self.threads) as threads:
+            starts = range(0, image.shape[1], _MOST_CHANNELS)
+            portions = [slice(first, first + _MOST_CHANNELS) for first in starts]
             parts = [
-                self._patches(scaled[:, first : first + _MOST_CHANNELS], observed[:, first : first + _MOST_CHANNELS],
-                              threads, (*place, first))
-                for first in range(0, image.shape[1], _MOST_CHANNELS)
-            ]  # fmt: skip
+                self._patches(scaled[:, some], observed[:, some], threads, (*place, some.start))
+                for some in portions
+            ]
         values = np.concatenate([part[0] for part in parts], axis=1) * unit + low
         spread = np.concatenate([part[1] for part in parts], axis=1) * unit
         return Filled(values, spread, parts[0][2], low - margin, high + margin, unit, parts[0][3])

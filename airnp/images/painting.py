@@ -65,7 +65,7 @@ class State:
 
 
 def count_levels(observed: Bools) -> int:
-    """Return how many smaller copies a picture (T, C, H, W) needs, so that few gaps are far from what is known."""
+    """Return how many smaller copies a picture (T, C, H, W) needs, so that few gaps are far from pixels."""
     count = 0
     while min(observed.shape[-2:]) >= 2 * _SMALLEST_SIDE:
         far = sum(int(far_gaps(frame).sum()) for frame in observed)
@@ -83,8 +83,8 @@ class Painter:
     ----------
     threads : int
     tile : int
-        Side of the tiles in pixels; a multiple of :data:`~airnp.resemblance.stages.CELL`. It changes memory, not the
-        answer.
+        Side of the tiles in pixels; a multiple of :data:`~airnp.resemblance.stages.CELL`. It changes memory,
+        not the answer.
     neighbours : int
         Frames of a video before and after a frame that join its search.
     deadline : float
@@ -136,7 +136,7 @@ class Painter:
         return self.advance(start, observed, plan.stages), start.values
 
     def begin(self, values: Values, observed: Bools, plan: Plan) -> State:
-        """Return a picture before the stages of a plan: its gaps smooth, from smaller copies if it has them."""
+        """Return a picture before the stages of a plan: its gaps smooth, or from smaller copies."""
         return self._begin(values, observed, plan, count_levels(observed) if plan.levels else 0)
 
     def _begin(self, values: Values, observed: Bools, plan: Plan, levels: int) -> State:
@@ -226,5 +226,5 @@ def cut(
     top, left = max(rows.start - halo, 0), max(columns.start - halo, 0)
     down, across = slice(top, min(rows.stop + halo, height)), slice(left, min(columns.stop + halo, width))
     parts = (state.values, state.variances, observed)
-    cuts = (np.ascontiguousarray(part[first:last, :, down, across]) for part in parts)
-    return Window(*cuts, frame - first, top, left, (height, width), rows, columns)
+    values, variances, seen = (np.ascontiguousarray(part[first:last, :, down, across]) for part in parts)
+    return Window(values, variances, seen, frame - first, top, left, (height, width), rows, columns)
