@@ -25,7 +25,7 @@ not depend on threads, tiles or clusters.
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -85,6 +85,11 @@ class Round:
     def reach(self) -> int:
         """How far away, in pixels, a pixel's new value can depend on others."""
         return 2 * (self.search + self.patch)
+
+    def within(self, shape: tuple[int, int]) -> Round:
+        """Return a round whose patches fit into a picture (H, W)."""
+        patch = min(self.patch, *shape)
+        return replace(self, patch=patch, stride=min(self.stride, patch))
 
 
 @dataclass(frozen=True, eq=False)

@@ -202,7 +202,7 @@ class Patches:
 
     def run(self, window: Window, threads: int) -> tuple[Values, Values]:
         """Fill the patches whose answers reach the core."""
-        how = self.how
+        how = self.how.within(window.shape)
         reach = how.search + how.patch
         places = []
         for length, part, first in zip(
