@@ -280,7 +280,9 @@ class _Work:
         if self.method == "air":
             return Filled(self._air(image, observed), None, None, -math.inf, math.inf, 1.0, "done")
         unit = high - low if high > low else 1.0
-        scaled = ((image - low) / unit).astype(np.float32)
+        scaled = np.empty(image.shape, np.float32)
+        for one, frame, seen in zip(scaled, image, observed, strict=True):
+            one[...] = (np.where(seen, frame, 0).astype(np.float64) - low) / unit * seen
         with using(self.threads) as threads:
             starts = range(0, image.shape[1], _MOST_CHANNELS)
             portions = [slice(first, first + _MOST_CHANNELS) for first in starts]
@@ -288,8 +290,12 @@ class _Work:
                 self._patches(scaled[:, some], observed[:, some], threads, (*place, some.start))
                 for some in portions
             ]
-        values = np.concatenate([part[0] for part in parts], axis=1) * unit + low
-        spread = np.concatenate([part[1] for part in parts], axis=1) * unit
+        # As precise as the image: numbers around a million need float64.
+        kind = np.result_type(image.dtype, np.float32, np.min_scalar_type(unit))
+        values, spread = (
+            np.concatenate(each, axis=1).astype(kind) for each in list(zip(*parts, strict=True))[:2]
+        )
+        values, spread = values * unit + low, spread * unit
         return Filled(values, spread, parts[0][2], low - margin, high + margin, unit, parts[0][3])
 
     def _patches(
@@ -297,7 +303,6 @@ class _Work:
     ) -> tuple[Values, Values, Choice, str]:
         """Fill by resembling patches; return values, claimed deviations, the choice, and why it ended."""
         device = self.xp if _is_cupy(self.xp) else None
-        values = np.where(observed, values, np.float32(0))
         neighbours = 1 if values.shape[0] > 1 else 0
         painter = Painter(threads, neighbours=neighbours, deadline=self.deadline)
         if observed.all():
