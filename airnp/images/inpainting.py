@@ -286,17 +286,19 @@ class _Work:
         with using(self.threads) as threads:
             starts = range(0, image.shape[1], _MOST_CHANNELS)
             portions = [slice(first, first + _MOST_CHANNELS) for first in starts]
-            parts = [
-                self._patches(scaled[:, some], observed[:, some], threads, (*place, some.start))
-                for some in portions
-            ]
+            parts: list[tuple[Values, Values, Choice, str]] = []
+            for some in portions:
+                if parts and parts[-1][3] == "interrupted":
+                    self.deadline = -math.inf
+                parts.append(self._patches(scaled[:, some], observed[:, some], threads, (*place, some.start)))
         # As precise as the image: numbers around a million need float64.
         kind = np.result_type(image.dtype, np.float32, np.min_scalar_type(unit))
         values, spread = (
             np.concatenate(each, axis=1).astype(kind) for each in list(zip(*parts, strict=True))[:2]
         )
         values, spread = values * unit + low, spread * unit
-        return Filled(values, spread, parts[0][2], low - margin, high + margin, unit, parts[0][3])
+        reason = next((part[3] for part in parts if part[3] != "done"), "done")
+        return Filled(values, spread, parts[0][2], low - margin, high + margin, unit, reason)
 
     def _patches(
         self, values: Values, observed: Bools, threads: int, place: Place
