@@ -21,7 +21,7 @@ from airnp.fitting import fit
 from airnp.images.checkpoints import StageFile, fingerprint
 from airnp.images.inpainted import Inpainting
 from airnp.images.masked_image import Layout, MaskedImage, Place, read_image
-from airnp.images.painting import Painter, State
+from airnp.images.painting import Painter, Plan, State
 from airnp.images.surfaces import biharmonic_surface, linear_surface
 from airnp.images.trials import Choice, Overrides, candidates, choose
 from airnp.regularizers import TotalVariation, default_regularizers
@@ -315,15 +315,26 @@ class _Work:
         else:
             choice = Choice(next(iter(candidates(values.shape[1], self.quality, False, self.given).values())))
         plan = choice.candidate.plan(device)
-        file = self._stage_file(values, observed, repr(choice.candidate), place)
         with ShareBar(painter.cost(observed, plan) * (2 if choice.flat else 1), self.progress) as bar:
-            painter.on_progress, painter.file = bar.advance, file
-            state, start = painter.fill(values, observed, plan)
+            painter.on_progress = bar.advance
+            files = []
+
+            def fill(plan: Plan, place: tuple[Any, ...]) -> tuple[State, Values]:
+                # Trials that were stopped have not chosen what an undisturbed call will choose.
+                if not painter.stop_reason:
+                    painter.file = self._stage_file(
+                        values, observed, f"{choice.candidate} {plan.levels}", place
+                    )
+                    files.append(painter.file)
+                return painter.fill(values, observed, plan)
+
+            state, start = fill(plan, place)
             if choice.flat and not painter.stop_reason:
-                other, _ = painter.fill(values, observed, plan.without_levels())
+                other, _ = fill(plan.without_levels(), (*place, "flat"))
                 state = state.mixed(other, choice.flat)
-        if file is not None and not painter.stop_reason:
-            file.remove()
+        for file in files:
+            if file is not None and not painter.stop_reason:
+                file.remove()
         if choice.smooth:
             state = state.mixed(State(start, state.variances), choice.smooth)
         return (
@@ -333,7 +344,9 @@ class _Work:
             painter.stop_reason or "done",
         )
 
-    def _stage_file(self, values: Values, observed: Bools, settings: str, place: Place) -> StageFile | None:
+    def _stage_file(
+        self, values: Values, observed: Bools, settings: str, place: tuple[Any, ...]
+    ) -> StageFile | None:
         if self.checkpoint is None:
             return None
         path = self.checkpoint.file

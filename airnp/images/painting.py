@@ -115,6 +115,7 @@ class Painter:
         self.on_progress: Callable[[str, float], object] = lambda label, cost: None
         self.file: StageFile | None = None
         self._position = 0
+        self._start: Values | None = None
 
     def fill(self, values: Values, observed: Bools, plan: Plan) -> tuple[State, Values]:
         """Fill a picture.
@@ -132,8 +133,13 @@ class Painter:
         start : ndarray of float32 (T, C, H, W)
             The smooth surface that it started from.
         """
-        start = self.begin(values, observed, plan)
-        return self.advance(start, observed, plan.stages), start.values
+        self._position, self._start = 0, None
+        begun = self.begin(values, observed, plan)
+        self._start = start = begun.values
+        saved = None if self.file is None else self.file.saved
+        if saved is not None and saved.start.size:
+            start[~observed] = saved.start
+        return self.advance(begun, observed, plan.stages), start
 
     def begin(self, values: Values, observed: Bools, plan: Plan) -> State:
         """Return a picture before the stages of a plan: its gaps smooth, or from smaller copies."""
@@ -185,7 +191,7 @@ class Painter:
             self.stop_reason = "interrupted"
             return state
         if self.file is not None:
-            self.file.save(self._position, values, variances, ~observed)
+            self.file.save(self._position, values, variances, ~observed, self._start)
         return State(values, variances)
 
     def _continued(self, saved: Saved, state: State, observed: Bools) -> State:
