@@ -121,8 +121,8 @@ def apply_laplacian(starts, others, weights, x, out):
 def solve(starts, others, weights, x, unknown, first_order, second_order, tolerance, most):
     """Minimise second_order·‖L x‖² + first_order·xᵀ L x over the unknown pixels of x, in place.
 
-    Conjugate gradients, preconditioned by the diagonal, until the residual is ``tolerance`` times what it was at
-    x = 0 on the unknown pixels, or after ``most`` iterations. Returns how many there were.
+    Conjugate gradients, preconditioned by the diagonal, until the residual is ``tolerance`` times what it was
+    at x = 0 on the unknown pixels, or after ``most`` iterations. Returns how many there were.
     """
     n, m = x.size, unknown.size
     first, second = np.empty(n, np.float32), np.empty(n, np.float32)

@@ -1,6 +1,8 @@
 """Loops over the patches of a picture, compiled by numba on first use and cached on disk.
 
-A picture is an array (F, C, H, W) of float32: F frames (one, unless it is part of a video), C channels. A patch is named by the place of its upper left corner and has d = C·p·p entries, channel by channel.
+A picture is an array (F, C, H, W) of float32: F frames (one, unless the picture is part of a video), C
+channels. A patch is named by the place of its upper left corner and has d = C·p·p entries, channel by
+channel.
 
 Nothing here depends on where a window was cut out of a picture: distances are summed in a fixed order, and
 filled pixels are added up as 64-bit integers, which may be added in any order and by any thread. So a picture
@@ -274,8 +276,8 @@ def fill_rows(
 ):  # fmt: skip
     """Fill the gaps of patches at the crossings of rows and columns from their nearest patches.
 
-    Every ``step``-th row from ``first`` on is done. The integers ``sums``, ``weights`` and ``counts``
-    (C, H, W) collect, for the pixels of ``frame``: weight · value, weight, and how many patches had a say.
+    Every ``step``-th row from ``first`` on is done. The integers ``sums``, ``weights`` and ``counts`` (C, H,
+    W) collect, for the pixels of ``frame``: weight · value, weight, and how many patches had a say.
     """
     F, C, H, W = X.shape
     d, K = C * patch * patch, neighbours

@@ -22,11 +22,20 @@ Bools = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Saved:
-    """A saved state: after how many stages, and the values and variances of the gaps of that level."""
+    """A saved state: after how many stages, and the gaps of that level.
+
+    Attributes
+    ----------
+    position : int
+    values, variances : ndarray of float32
+    start : ndarray of float32
+        The smooth surface in the gaps of the picture; empty while smaller copies are filled.
+    """
 
     position: int
     values: Values
     variances: Values
+    start: Values
 
 
 class StageFile:
@@ -54,30 +63,37 @@ class StageFile:
 
     def _read(self) -> Saved:
         try:
-            with np.load(self._path, allow_pickle=False) as file:
+            with np.load(io.BytesIO(self._path.read_bytes()), allow_pickle=False) as file:
                 record = json.loads(str(file["record"]))
-                values, variances = file["values"], file["variances"]
+                values, variances, start = (file[name] for name in ("values", "variances", "start"))
                 position, fingerprint = int(record["position"]), record["fingerprint"]
-        except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
+        except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
             raise ValueError(
                 f"checkpoint: {str(self._path)!r} is not a checkpoint of inpaint ({error})"
             ) from error
         if fingerprint != self._fingerprint:
             raise ValueError(
-                f"checkpoint: {str(self._path)!r} is of another picture, mask or settings; remove it, or name another "
-                "file"
+                f"checkpoint: {str(self._path)!r} is of another picture, mask or settings; "
+                "remove it, or name another file"
             )
-        if values.dtype != np.float32 or variances.dtype != np.float32 or values.shape != variances.shape:
+        shapes = [values.shape, variances.shape, start.shape if start.size else values.shape]
+        kinds = {values.dtype, variances.dtype, start.dtype}
+        if kinds != {np.dtype(np.float32)} or len(set(shapes)) > 1:
             raise ValueError(f"checkpoint: {str(self._path)!r} holds arrays of wrong types or shapes")
-        return Saved(position, values, variances)
+        return Saved(position, values, variances, start)
 
-    def save(self, position: int, values: Values, variances: Values, gaps: Bools) -> None:
-        """Write the state after stage ``position``, unless the last write is too recent."""
+    def save(
+        self, position: int, values: Values, variances: Values, gaps: Bools, start: Values | None
+    ) -> None:
+        """Write the state after a stage, and the start if it is known; not soon after the last."""
         if time.monotonic() - self._last < self._every:
             return
         record = json.dumps({"position": position, "fingerprint": self._fingerprint})
         content = io.BytesIO()
-        np.savez(content, record=np.array(record), values=values[gaps], variances=variances[gaps])
+        surface = np.empty(0, np.float32) if start is None else start[gaps]
+        np.savez(
+            content, record=np.array(record), values=values[gaps], variances=variances[gaps], start=surface
+        )
         write_atomically(self._path, lambda file: file.write(content.getbuffer()))
         self._last = time.monotonic()
 
@@ -90,6 +106,6 @@ def fingerprint(values: Any, observed: Any, settings: str) -> str:
     """Return a hash of a picture, its mask, and all settings that the answer depends on."""
     digest = hashlib.sha256(settings.encode())
     for frame, seen in zip(values, observed, strict=True):
-        digest.update(np.ascontiguousarray(np.where(seen, frame, 0)))
-        digest.update(np.packbits(seen))
+        digest.update(np.where(seen, frame, 0).tobytes())
+        digest.update(np.packbits(seen).tobytes())
     return digest.hexdigest()

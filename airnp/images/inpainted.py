@@ -1,4 +1,4 @@
-"""What ``airnp.inpaint`` returns with ``full=True``: the picture, how sure each pixel is, and what was chosen."""
+"""What ``airnp.inpaint`` returns with ``full=True``: the picture, how sure it is, and what was chosen."""
 
 from __future__ import annotations
 
@@ -20,14 +20,16 @@ class Inpainting:
     image : array
         The picture without gaps, of the shape and dtype that it came in.
     std : ndarray of float32 or None
-        Standard deviation of every filled pixel, in units of the image; 0 where observed. None for methods that
-        have none (``"air"``, ``"biharmonic"``, ``"linear"``).
+        Standard deviation of every filled pixel, in units of the image; 0 where observed. None for methods
+        that have none (``"air"``, ``"biharmonic"``, ``"linear"``).
     method : str
     chosen : dict
-        What the trials chose: ``patch``, ``search``, ``neighbours``, ``rounds``, ``graphs``, and the shares ``smooth``
-        (of the smooth surface) and ``flat`` (without smaller copies); ``tried``: the error of all that was tried.
+        What the trials chose: ``patch``, ``search``, ``neighbours``, ``rounds``, ``graphs``, and the shares
+        ``smooth`` (of the smooth surface) and ``flat`` (without smaller copies); ``tried``: the error of all
+        that was tried.
     expected : float
-        Mean absolute error to expect on the missing pixels, in units of the image; NaN if there were no trials.
+        Mean absolute error to expect on the missing pixels, in units of the image; NaN if there were no
+        trials.
     expected_error : float
         Standard error of that.
     stop_reason : {"done", "time limit", "interrupted"}

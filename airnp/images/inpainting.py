@@ -21,7 +21,7 @@ from airnp.fitting import fit
 from airnp.images.checkpoints import StageFile, fingerprint
 from airnp.images.inpainted import Inpainting
 from airnp.images.masked_image import Layout, MaskedImage, Place, read_image
-from airnp.images.painting import Painter, State
+from airnp.images.painting import Painter, Plan, State
 from airnp.images.surfaces import biharmonic_surface, linear_surface
 from airnp.images.trials import Choice, Overrides, candidates, choose
 from airnp.regularizers import TotalVariation, default_regularizers
@@ -84,31 +84,31 @@ def inpaint(
         Integers (uint8, uint16, …) or floating point. An array of NumPy, CuPy, PyTorch or another array-API
         namespace, a ``numpy.ma`` array, or nested lists. Never modified.
     mask : array of bool, of 0 and 1, or of 0 and 255, optional
-        True, 1 or 255 where observed. The shape of the image; or without its channels, which then share it; or
-        (H, W), shared by all. Without it, NaN means missing.
+        True, 1 or 255 where observed. The shape of the image; or without its channels, which then share it;
+        or (H, W), shared by all. Without it, NaN means missing.
     method : {"auto", "patches", "air", "biharmonic", "linear"}
-        ``"auto"``: resembling patches, with settings chosen by trials on held-out pixels in the shape of the gaps,
-        and mixed with a smooth surface if that is better. ``"patches"``: the same without trials. ``"air"``: the
-        model of :func:`airnp.fit` for each channel, with total variation. ``"biharmonic"``, ``"linear"``: a smooth
-        surface, or linear interpolation.
+        ``"auto"``: resembling patches, with settings chosen by trials on held-out pixels in the shape of the
+        gaps, and mixed with a smooth surface if that is better. ``"patches"``: the same without trials.
+        ``"air"``: the model of :func:`airnp.fit` for each channel, with total variation. ``"biharmonic"``,
+        ``"linear"``: a smooth surface, or linear interpolation.
     quality : {"best", "fast"}
         ``"fast"`` compares fewer patches, once or twice.
     patch, search, neighbours : int, optional
-        Side of a patch in pixels, how far away similar patches are looked for, and how many of them form a group.
-        Default: chosen by trials; 10 pixels; 80.
+        Side of a patch in pixels, how far away similar patches are looked for, and how many of them form a
+        group. A patch larger than the picture is reduced. Default: chosen by trials; 10 pixels; 80.
     channel_axis : int, None or "auto"
         Axis of ``image`` that holds the channels. None: there are none, and the last two axes are the
         pictures, (…, H, W). ``"auto"``: the last axis, if there are three axes or more and it has at most
         four entries; other arrays of three axes or more need an answer.
     time_axis : int, optional
-        Axis of the frames of a video: the frames before and after join the search for similar patches. Without
-        it, pictures of a stack are filled one by one.
+        Axis of the frames of a video: the frames before and after join the search for similar patches.
+        Without it, pictures of a stack are filled one by one.
     bounds : (low, high), optional
-        Filled pixels are clipped to these; either may be None. Default: the range of the dtype, and of the observed
-        pixels, a little widened. Integers are rounded.
+        Filled pixels are clipped to these; either may be None. Default: the range of the dtype, and of the
+        observed pixels, a little widened. Integers are rounded.
     full : bool
-        Return an :class:`Inpainting` with the standard deviation of every filled pixel, intervals, what was chosen
-        and the error to expect.
+        Return an :class:`Inpainting` with the standard deviation of every filled pixel, intervals, what was
+        chosen and the error to expect.
     out : ndarray, optional
         Where to write the answer, such as a ``numpy.memmap``; of the image's shape and dtype, in memory of
         its own.
@@ -133,8 +133,8 @@ def inpaint(
     Returns
     -------
     array or Inpainting
-        Of the image's namespace, shape and dtype, or ``out``. Observed pixels are exactly as they were. After Ctrl-C,
-        the picture so far.
+        Of the image's namespace, shape and dtype, or ``out``. Observed pixels are exactly as they were. After
+        Ctrl-C, the picture so far.
 
     Raises
     ------
@@ -143,10 +143,10 @@ def inpaint(
 
     Notes
     -----
-    Gaps start from a smooth surface; those far from observed pixels from a smaller copy of the picture, which was
-    filled before. Then patches are joined with those that resemble them, and the energy of that graph is minimised
-    (:mod:`airnp.resemblance.patch_graph`). Then groups of resembling patches are modelled by Gaussians, a few times
-    (:mod:`airnp.resemblance.patches`). Only patches that touch a gap cost time.
+    Gaps start from a smooth surface; those far from observed pixels from a smaller copy of the picture, which
+    was filled before. Then patches are joined with those that resemble them, and the energy of that graph is
+    minimised (:mod:`airnp.resemblance.patch_graph`). Then groups of resembling patches are modelled by
+    Gaussians, a few times (:mod:`airnp.resemblance.patches`). Only patches that touch a gap cost time.
 
     A patch holds all channels, so they share what they know, also where each has gaps of its own.
 
@@ -280,23 +280,31 @@ class _Work:
         if self.method == "air":
             return Filled(self._air(image, observed), None, None, -math.inf, math.inf, 1.0, "done")
         unit = high - low if high > low else 1.0
-        scaled = ((image - low) / unit).astype(np.float32)
+        scaled = np.empty(image.shape, np.float32)
+        for one, frame, seen in zip(scaled, image, observed, strict=True):
+            one[...] = (np.where(seen, frame, 0).astype(np.float64) - low) / unit * seen
         with using(self.threads) as threads:
-            parts = [
-                self._patches(scaled[:, first : first + _MOST_CHANNELS], observed[:, first : first + _MOST_CHANNELS],
-                              threads, (*place, first))
-                for first in range(0, image.shape[1], _MOST_CHANNELS)
-            ]  # fmt: skip
-        values = np.concatenate([part[0] for part in parts], axis=1) * unit + low
-        spread = np.concatenate([part[1] for part in parts], axis=1) * unit
-        return Filled(values, spread, parts[0][2], low - margin, high + margin, unit, parts[0][3])
+            starts = range(0, image.shape[1], _MOST_CHANNELS)
+            portions = [slice(first, first + _MOST_CHANNELS) for first in starts]
+            parts: list[tuple[Values, Values, Choice, str]] = []
+            for some in portions:
+                if parts and parts[-1][3] == "interrupted":
+                    self.deadline = -math.inf
+                parts.append(self._patches(scaled[:, some], observed[:, some], threads, (*place, some.start)))
+        # As precise as the image: numbers around a million need float64.
+        kind = np.result_type(image.dtype, np.float32, np.min_scalar_type(unit))
+        values, spread = (
+            np.concatenate(each, axis=1).astype(kind) for each in list(zip(*parts, strict=True))[:2]
+        )
+        values, spread = values * unit + low, spread * unit
+        reason = next((part[3] for part in parts if part[3] != "done"), "done")
+        return Filled(values, spread, parts[0][2], low - margin, high + margin, unit, reason)
 
     def _patches(
         self, values: Values, observed: Bools, threads: int, place: Place
     ) -> tuple[Values, Values, Choice, str]:
         """Fill by resembling patches; return values, claimed deviations, the choice, and why it ended."""
         device = self.xp if _is_cupy(self.xp) else None
-        values = np.where(observed, values, np.float32(0))
         neighbours = 1 if values.shape[0] > 1 else 0
         painter = Painter(threads, neighbours=neighbours, deadline=self.deadline)
         if observed.all():
@@ -307,15 +315,26 @@ class _Work:
         else:
             choice = Choice(next(iter(candidates(values.shape[1], self.quality, False, self.given).values())))
         plan = choice.candidate.plan(device)
-        file = self._stage_file(values, observed, repr(choice.candidate), place)
         with ShareBar(painter.cost(observed, plan) * (2 if choice.flat else 1), self.progress) as bar:
-            painter.on_progress, painter.file = bar.advance, file
-            state, start = painter.fill(values, observed, plan)
+            painter.on_progress = bar.advance
+            files = []
+
+            def fill(plan: Plan, place: tuple[Any, ...]) -> tuple[State, Values]:
+                # Trials that were stopped have not chosen what an undisturbed call will choose.
+                if not painter.stop_reason:
+                    painter.file = self._stage_file(
+                        values, observed, f"{choice.candidate} {plan.levels}", place
+                    )
+                    files.append(painter.file)
+                return painter.fill(values, observed, plan)
+
+            state, start = fill(plan, place)
             if choice.flat and not painter.stop_reason:
-                other, _ = painter.fill(values, observed, plan.without_levels())
+                other, _ = fill(plan.without_levels(), (*place, "flat"))
                 state = state.mixed(other, choice.flat)
-        if file is not None and not painter.stop_reason:
-            file.remove()
+        for file in files:
+            if file is not None and not painter.stop_reason:
+                file.remove()
         if choice.smooth:
             state = state.mixed(State(start, state.variances), choice.smooth)
         return (
@@ -325,7 +344,9 @@ class _Work:
             painter.stop_reason or "done",
         )
 
-    def _stage_file(self, values: Values, observed: Bools, settings: str, place: Place) -> StageFile | None:
+    def _stage_file(
+        self, values: Values, observed: Bools, settings: str, place: tuple[Any, ...]
+    ) -> StageFile | None:
         if self.checkpoint is None:
             return None
         path = self.checkpoint.file

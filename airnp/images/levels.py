@@ -25,8 +25,8 @@ def shrink(values: Values, observed: Bools) -> tuple[Values, Bools]:
     Returns
     -------
     ndarray of float32, ndarray of bool (…, ⌈H/2⌉, ⌈W/2⌉)
-        Squares with fewer observed pixels have the value 0. If H or W is odd, the last squares are smaller; there
-        one observed pixel is enough.
+        Squares with fewer observed pixels have the value 0. If H or W is odd, the last squares are smaller;
+        there one observed pixel is enough.
 
     Examples
     --------

@@ -74,7 +74,7 @@ class MaskedImage:
         if self.mask is None:
             if self.unmasked is not None:
                 return np.ascontiguousarray(self.unmasked[place])
-            return ~np.isnan(self.values[place])
+            return np.asarray(~np.isnan(self.values[place]))
         marks = np.asarray(self.mask[place])
         observed = read_marks(marks)
         return np.ascontiguousarray(observed if self.unmasked is None else observed & self.unmasked[place])

@@ -65,7 +65,7 @@ class State:
 
 
 def count_levels(observed: Bools) -> int:
-    """Return how many smaller copies a picture (T, C, H, W) needs, so that few gaps are far from what is known."""
+    """Return how many smaller copies a picture (T, C, H, W) needs, so that few gaps are far from pixels."""
     count = 0
     while min(observed.shape[-2:]) >= 2 * _SMALLEST_SIDE:
         far = sum(int(far_gaps(frame).sum()) for frame in observed)
@@ -83,8 +83,8 @@ class Painter:
     ----------
     threads : int
     tile : int
-        Side of the tiles in pixels; a multiple of :data:`~airnp.resemblance.stages.CELL`. It changes memory, not the
-        answer.
+        Side of the tiles in pixels; a multiple of :data:`~airnp.resemblance.stages.CELL`. It changes memory,
+        not the answer.
     neighbours : int
         Frames of a video before and after a frame that join its search.
     deadline : float
@@ -115,6 +115,7 @@ class Painter:
         self.on_progress: Callable[[str, float], object] = lambda label, cost: None
         self.file: StageFile | None = None
         self._position = 0
+        self._start: Values | None = None
 
     def fill(self, values: Values, observed: Bools, plan: Plan) -> tuple[State, Values]:
         """Fill a picture.
@@ -132,11 +133,16 @@ class Painter:
         start : ndarray of float32 (T, C, H, W)
             The smooth surface that it started from.
         """
-        start = self.begin(values, observed, plan)
-        return self.advance(start, observed, plan.stages), start.values
+        self._position, self._start = 0, None
+        begun = self.begin(values, observed, plan)
+        self._start = start = begun.values
+        saved = None if self.file is None else self.file.saved
+        if saved is not None and saved.start.size:
+            start[~observed] = saved.start
+        return self.advance(begun, observed, plan.stages), start
 
     def begin(self, values: Values, observed: Bools, plan: Plan) -> State:
-        """Return a picture before the stages of a plan: its gaps smooth, from smaller copies if it has them."""
+        """Return a picture before the stages of a plan: its gaps smooth, or from smaller copies."""
         return self._begin(values, observed, plan, count_levels(observed) if plan.levels else 0)
 
     def _begin(self, values: Values, observed: Bools, plan: Plan, levels: int) -> State:
@@ -185,7 +191,7 @@ class Painter:
             self.stop_reason = "interrupted"
             return state
         if self.file is not None:
-            self.file.save(self._position, values, variances, ~observed)
+            self.file.save(self._position, values, variances, ~observed, self._start)
         return State(values, variances)
 
     def _continued(self, saved: Saved, state: State, observed: Bools) -> State:
@@ -226,5 +232,5 @@ def cut(
     top, left = max(rows.start - halo, 0), max(columns.start - halo, 0)
     down, across = slice(top, min(rows.stop + halo, height)), slice(left, min(columns.stop + halo, width))
     parts = (state.values, state.variances, observed)
-    cuts = (np.ascontiguousarray(part[first:last, :, down, across]) for part in parts)
-    return Window(*cuts, frame - first, top, left, (height, width), rows, columns)
+    values, variances, seen = (np.ascontiguousarray(part[first:last, :, down, across]) for part in parts)
+    return Window(values, variances, seen, frame - first, top, left, (height, width), rows, columns)

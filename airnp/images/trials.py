@@ -1,8 +1,8 @@
 """Choose how to fill a picture by trials on pixels that are held out in the shape of its gaps.
 
-A part of the picture is filled without them, once for every candidate. What is learned: which patches, how many
-rounds, whether small copies help, how much of the smooth surface to keep, how wide intervals must be, and the error
-to expect.
+A part of the picture is filled without them, once for every candidate. What is learned: which patches, how
+many rounds, whether small copies help, how much of the smooth surface to keep, how wide intervals must be,
+and the error to expect.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Candidate:
     graphs: int
     rounds: tuple[Round, ...]
     levels: bool = True
-    graph: GraphSettings = GraphSettings()
+    graph: GraphSettings = field(default_factory=GraphSettings)
 
     def plan(self, xp: Any = None) -> Plan:
         """Return the stages."""
@@ -236,8 +236,8 @@ class Part:
     def weights(self) -> Values:
         """How much each held-out pixel counts, so that together they are as hard as the real gaps.
 
-        Holding out makes gaps denser. What decides is how much is observed around a pixel: held-out pixels are
-        weighted so that this has the distribution that it has for the real gaps.
+        Holding out makes gaps denser. What decides is how much is observed around a pixel: held-out pixels
+        are weighted so that this has the distribution that it has for the real gaps.
         """
         from scipy.ndimage import gaussian_filter
 
@@ -277,7 +277,7 @@ def sample(
         side = min(max(side, 4 * largest), 2 * _SIDE["best"])
     tall, wide = min(side, height), min(side, width)
     whole = (tall, wide) == (height, width)
-    gaps = ~observed.all(axis=1)
+    gaps = np.asarray(~observed.all(axis=1))
     places = []
     for _ in range(1 if whole and frames == 1 else 40):
         frame = int(rng.integers(frames))
@@ -308,10 +308,11 @@ def _held_out(observed: Bools, flat: Bools, scattered: bool, rng: np.random.Gene
     if (observed == flat).all():
         held = like_the_gaps(flat, max(40, round(share * int(flat.sum()))), rng)
         return np.broadcast_to(held, observed.shape) & observed
-    return np.stack([
-        like_the_gaps(channel, max(40, round(share * int(channel.sum()))), rng) if channel.sum() > 100 else ~channel & channel
-        for channel in observed
-    ])  # fmt: skip
+    held = np.zeros_like(observed)
+    for number, channel in enumerate(observed):
+        if channel.sum() > 100:
+            held[number] = like_the_gaps(channel, max(40, round(share * int(channel.sum()))), rng)
+    return held
 
 
 def _try(

@@ -1,7 +1,7 @@
 r"""The graph of a picture's patches in closed form, and its Laplacian on pixels.
 
-AIR's regulariser for blocks of a picture is the Dirichlet energy ½ Σ A_ij ‖z_i − z_j‖² of the patches z_i, with an
-adjacency A that is learned. Two things make it cheap here.
+AIR's regulariser for blocks of a picture is the Dirichlet energy ½ Σ A_ij ‖z_i − z_j‖² of the patches z_i,
+with an adjacency A that is learned. Two things make it cheap here.
 
 **The adjacency has a closed form.** With an entropy beside the energy, each row of A solves
 
@@ -13,15 +13,17 @@ P_ij = exp(−D_ij/τ_i) / Σ_l exp(−D_il/τ_i). Only the K nearest patches wi
 distance to the middle one of them.
 
 **The energy is one of pixels.** The patches i and j are compared pixel by pixel: pixel p = i + s with pixel
-q = j + s for all offsets s within a patch. So ½ Σ_ij A_ij Σ_s (x_{i+s} − x_{j+s})² = xᵀ L′ x with the Laplacian L′ of
+q = j + s for all offsets s within a patch. So ½ Σ_ij A_ij Σ_s (x_{i+s} − x_{j+s})² = xᵀ L′ x with the
+Laplacian L′ of
 
 .. math::
     A'_{pq} = Σ_s A_{p-s, q-s}
 
-(symmetrised). Its gradient is 2 L′ x. Order 2 is ‖L′ x‖², with the gradient 2 L′² x; as biharmonic inpainting does
-beside harmonic, it continues slopes. L′² is never formed.
+(symmetrised). Its gradient is 2 L′ x. Order 2 is ‖L′ x‖², with the gradient 2 L′² x; as biharmonic inpainting
+does beside harmonic, it continues slopes. L′² is never formed.
 
-With the observed pixels fixed, the minimum over the missing ones is a linear system, solved by conjugate gradients.
+With the observed pixels fixed, the minimum over the missing ones is a linear system, solved by conjugate
+gradients.
 """
 
 from __future__ import annotations
@@ -72,8 +74,8 @@ class PatchGraph:
     Attributes
     ----------
     offsets : ndarray of int16 (H, W, K)
-        Where the neighbours of the patch around a pixel are: o // side − search rows and o % side − search columns
-        away, side = 2·search + 1. −1 where there is none.
+        Where the neighbours of the patch around a pixel are: o // side − search rows and o % side − search
+        columns away, side = 2·search + 1. −1 where there is none.
     weights : ndarray of float32 (H, W, K)
         Entropic weights; they sum to 1 for each patch that has neighbours.
     search, coupled : int

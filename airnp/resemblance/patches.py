@@ -1,7 +1,7 @@
 r"""Gaussians of resembling patches: one round of filling the gaps of a picture.
 
-A patch is p×p pixels of all channels, a row of d = C·p² entries. Around each reference patch (every few pixels)
-the K patches nearest to it within a window are one group, modelled by one Gaussian
+A patch is p×p pixels of all channels, a row of d = C·p² entries. Around each reference patch (every few
+pixels) the K patches nearest to it within a window are one group, modelled by one Gaussian
 (:mod:`airnp.resemblance.gaussian`). The nearest few of them that have gaps are filled with their conditional
 means. A pixel becomes the mean of all patches that cover it, each weighted by the inverse of its variance:
 
@@ -9,22 +9,23 @@ means. A pixel becomes the mean of all patches that cover it, each weighted by t
     x_q = \frac{Σ_k w_k \hat x_k}{Σ_k w_k}, \qquad w_k = \frac{ε}{v_k + ε}, \qquad
     u_q = \frac{n_q ε}{Σ_k w_k} - ε .
 
-The new variance u is the harmonic mean of those of the n patches. Repeating the round improves matches, groups
-and fill in turn; a step longer than 1 (over-relaxation) saves rounds.
+The new variance u is the harmonic mean of those of the n patches. Repeating the round improves matches,
+groups and fill in turn; a step longer than 1 (over-relaxation) saves rounds.
 
 **Filled pixels are wrong together.** EM adds to the covariance what is not known of filled entries. Their
-variances alone, on the diagonal, would say that errors are independent from pixel to pixel, and each round would
-make the picture rougher. The errors of a smooth fill are as smooth as the patches are, so the mean variance V is
-added with the correlations of the group: C_ab (1 + s_a s_b), s_a = √(V_a / C_aa). Its diagonal is C_aa + V_a.
+variances alone, on the diagonal, would say that errors are independent from pixel to pixel, and each round
+would make the picture rougher. The errors of a smooth fill are as smooth as the patches are, so the mean
+variance V is added with the correlations of the group: C_ab (1 + s_a s_b), s_a = √(V_a / C_aa). Its diagonal
+is C_aa + V_a.
 
-Weights and weighted values are summed as integers. So sums do not depend on their order, and the answer does not
-depend on threads, tiles or clusters.
+Weights and weighted values are summed as integers. So sums do not depend on their order, and the answer does
+not depend on threads, tiles or clusters.
 """
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import array_api_compat as compat
@@ -84,6 +85,11 @@ class Round:
     def reach(self) -> int:
         """How far away, in pixels, a pixel's new value can depend on others."""
         return 2 * (self.search + self.patch)
+
+    def within(self, shape: tuple[int, int]) -> Round:
+        """Return a round whose patches fit into a picture (H, W)."""
+        patch = min(self.patch, *shape)
+        return replace(self, patch=patch, stride=min(self.stride, patch))
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,21 +234,21 @@ def collect_by_formula(X: Any, U: Any, M: Any, frame: int, rows: Whole, columns:
         own, weight = cut(X[frame], y, x), cut(trust, y, x)
         distances = [float((weight * (own - cut(X[f], b, a)) ** 2).sum()) for f, b, a in places]
         group = [places[k] for k in np.argsort(distances, kind="stable")[: how.neighbours]]
-        Z, V, O = (np.stack([cut(part[f], b, a).ravel() for f, b, a in group]) for part in (X, U, M))
+        Z, V, seen = (np.stack([cut(part[f], b, a).ravel() for f, b, a in group]) for part in (X, U, M))
         mean, covariance = group_moments(Z.astype(np.float64), V.astype(np.float64), how)
-        filled, variance = condition(mean, covariance, Z.astype(np.float64), O)
+        filled, variance = condition(mean, covariance, Z.astype(np.float64), seen)
         for k, (f, b, a) in enumerate(group[: how.answers]):
             if f == frame:
                 share = WEIGHT_ONE * how.softening / (np.maximum(variance[k], 0) + how.softening) + 1
-                told = np.where(O[k], 0, share.astype(np.int64))
+                told = np.where(seen[k], 0, share.astype(np.int64))
                 value = (told * np.clip(filled[k], -8, 8) * VALUE_ONE).astype(np.int64)
-                for total, one in zip(sums, (value, told, (~O[k]).astype(np.int64)), strict=True):
+                for total, one in zip(sums, (value, told, (~seen[k]).astype(np.int64)), strict=True):
                     cut(total, b, a)[...] += one.reshape(shape)
     return Sums(*sums)
 
 
 def group_moments(Z: Any, V: Any, how: Round) -> tuple[Any, Any]:
-    """Return mean and covariance of the patches of a group (K, d), with what is not known of filled pixels."""
+    """Return mean and covariance of a group's patches (K, d), with what is not known of filled pixels."""
     mean = Z.mean(axis=0)
     covariance = (Z - mean).T @ (Z - mean) / len(Z)
     spread = np.sqrt(V.mean(axis=0) / (np.diagonal(covariance) + 1e-12))

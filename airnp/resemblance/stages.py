@@ -1,8 +1,8 @@
 """Stages of filling a picture: each computes new values of a window's core from the window, and nothing else.
 
 A stage says how far it looks (``halo``). A picture can be cut into any tiles whose corners are multiples of
-:data:`CELL`: cut each with its halo, run the stage, keep the cores. The result is the same, to the bit, as for the
-whole picture in one piece, because every pixel is computed from the same numbers in the same order.
+:data:`CELL`: cut each with its halo, run the stage, keep the cores. The result is the same, to the bit, as
+for the whole picture in one piece, because every pixel is computed from the same numbers in the same order.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from airnp.resemblance.patch_graph import GraphSettings, PatchGraph, PixelLaplacian, near_gaps, run_parts
-from airnp.resemblance.patches import Round, apply, collect, reference_places
+from airnp.resemblance.patches import Round, Sums, apply, collect, reference_places
 
 Values = npt.NDArray[np.float32]
 Bools = npt.NDArray[np.bool_]
@@ -37,8 +37,8 @@ class Window:
     Attributes
     ----------
     values, variances : ndarray of float32 (F, C, h, w)
-        Pixels with their gaps filled, and the variances of filled ones. Frames beside ``frame`` are its neighbours
-        in time.
+        Pixels with their gaps filled, and the variances of filled ones. Frames beside ``frame`` are its
+        neighbours in time.
     observed : ndarray of bool (F, C, h, w)
     frame : int
     top, left : int
@@ -87,11 +87,20 @@ class Stage(Protocol):
     """
 
     @property
-    def halo(self) -> int: ...
+    def halo(self) -> int:
+        """Pixels around the core."""
+        ...
+
     @property
-    def cost(self) -> float: ...
+    def cost(self) -> float:
+        """Time for a missing pixel."""
+        ...
+
     @property
-    def label(self) -> str: ...
+    def label(self) -> str:
+        """What the stage does."""
+        ...
+
     def run(self, window: Window, threads: int) -> tuple[Values, Values]:
         """Return values and variances of the core, (C, rows, columns)."""
         ...
@@ -139,7 +148,7 @@ class Smooth:
 class Graph:
     """Minimise the energy of the graph of patches over the gaps; see :mod:`airnp.resemblance.patch_graph`."""
 
-    how: GraphSettings = GraphSettings()
+    how: GraphSettings = field(default_factory=GraphSettings)
     label: str = field(default="graph of patches", init=False)
 
     @property
@@ -177,7 +186,7 @@ class Graph:
 class Patches:
     """One round of Gaussians of resembling patches; see :mod:`airnp.resemblance.patches`."""
 
-    how: Round = Round()
+    how: Round = field(default_factory=Round)
     xp: Any = None
     label: str = field(default="resembling patches", init=False)
 
@@ -193,7 +202,7 @@ class Patches:
 
     def run(self, window: Window, threads: int) -> tuple[Values, Values]:
         """Fill the patches whose answers reach the core."""
-        how = self.how
+        how = self.how.within(window.shape)
         reach = how.search + how.patch
         places = []
         for length, part, first in zip(
@@ -202,15 +211,16 @@ class Patches:
             all_places = reference_places(length, how.patch, how.stride)
             near = (all_places > part.start - reach) & (all_places < part.stop + how.search)
             places.append(all_places[near] - first)
-        arrays = [window.values, window.variances, window.observed]
+        rows, columns = places
+        X, U, M = window.values, window.variances, window.observed
         if self.xp is not None:
-            arrays = [self.xp.asarray(part) for part in arrays]
-        sums = collect(*arrays, window.frame, *places, how, threads)
-        values, variances, observed = (part[window.frame][window.core] for part in arrays)
-        part = type(sums)(*(each[window.core] for each in (sums.values, sums.weights, sums.counts)))
-        new, unsure = apply(part, values, variances, ~observed, how)
+            X, U, M = (self.xp.asarray(array) for array in (X, U, M))
+        sums = collect(X, U, M, window.frame, rows, columns, how, threads)
+        values, variances, observed = (array[window.frame][window.core] for array in (X, U, M))
+        inside = Sums(*(total[window.core] for total in (sums.values, sums.weights, sums.counts)))
+        new, unsure = apply(inside, values, variances, ~observed, how)
         if self.xp is not None:
-            new, unsure = (self.xp.asnumpy(part) for part in (new, unsure))
+            new, unsure = (self.xp.asnumpy(array) for array in (new, unsure))
         return new, unsure
 
 
