@@ -146,6 +146,15 @@ def test_a_stack_is_filled_picture_by_picture(method):
         np.testing.assert_array_equal(one, inpaint(picture, mask, **options(method)))
 
 
+def test_a_complete_picture_of_a_stack_does_not_hide_what_trials_found():
+    mask = np.stack([MASK | True, MASK])
+    found = inpaint(STACK, mask, full=True)
+    alone = inpaint(STACK[1], MASK, full=True)
+    assert found.expected == alone.expected > 0
+    assert found.chosen == alone.chosen
+    np.testing.assert_array_equal(found.std, np.stack([0 * alone.std, alone.std]))
+
+
 @pytest.mark.parametrize("kind", ["bool", "uint8", "float32"])
 def test_a_mask_may_be_shared(kind):
     frames = OWN[..., 0]
