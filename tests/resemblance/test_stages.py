@@ -33,6 +33,7 @@ def picture(frames=1, channels=2, seed=0):
     near[110:], near[:, 120:136], near[:, 250:], near[:6] = True, True, True, True
     observed = (rng.random(values.shape) > 0.4) | ~near
     observed[..., 118:139, 240:262] = False
+    observed[..., 20:28, 146:153] = False  # at the margin of the first cell
     variances = np.where(observed, 0, 1e-3 * rng.random(values.shape)).astype(np.float32)
     return values, variances, observed
 
