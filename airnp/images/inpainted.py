@@ -53,6 +53,8 @@ class Inpainting:
         choices = [(report.choice, report.unit) for report in reports if report.choice is not None]
         if not choices:
             return cls(image, None, method, {}, float("nan"), float("nan"), reports[0].stop_reason, seconds)
+        # Complete pictures had no trials.
+        choices = [each for each in choices if np.isfinite(each[0].expected)] or choices
         errors = [choice.expected * unit for choice, unit in choices]
         unsure = [choice.standard_error * unit for choice, unit in choices]
         first = choices[0][0]

@@ -1,33 +1,39 @@
-"""``inpaint``: kinds of pictures, masks and bounds; tiles, seams, memory; refusals."""
+"""``inpaint``: kinds of pictures, masks and bounds; videos, cubes, tiny pictures; refusals."""
 
 from __future__ import annotations
 
-import itertools
-import tracemalloc
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any
 
 import array_api_compat as compat
 import array_api_strict
 import numpy as np
 import pytest
-from scipy import ndimage
 
 import airnp
 from airnp import masks
 from airnp._arrays import to_numpy
 from airnp.commands.demo import scene
-from airnp.images import filling
+from airnp.images import inpainting
 from airnp.images.inpainting import inpaint
-from airnp.images.tiles import Grid, ramps
+from airnp.resemblance.stages import Patches
 
-QUICK: dict[str, Any] = {"max_iter": 30, "stop": None, "seed": 3, "regularizers": None}
+AIR: dict[str, Any] = {"method": "air", "max_iter": 30, "stop": None, "seed": 3, "regularizers": None}
+QUICK: dict[str, Any] = {"quality": "fast", "method": "patches"}
 SHAPE = (20, 24)
 HEIGHT, WIDTH = SHAPE
 GREY = scene(24)[:HEIGHT]
 COLOUR = np.stack([GREY, GREY[::-1], 1 - GREY], axis=-1)
 MASK = masks.random(SHAPE, 0.3, seed=0)
+METHODS = ["auto", "patches", "air", "biharmonic", "linear"]
+
+
+def options(method: str) -> dict[str, Any]:
+    return AIR if method == "air" else {"method": method}
+
+
+def error(found: Any, truth: Any, mask: Any) -> float:
+    return float(np.abs(found - truth.astype(float))[~mask].mean())
 
 
 def as_kind(picture, kind):
@@ -46,7 +52,7 @@ class FakeFit:
 
     def __post_init__(self):
         self.calls: list[tuple[Any, Any, dict[str, Any]]] = []
-        self.monkeypatch.setattr(filling, "fit", self)
+        self.monkeypatch.setattr(inpainting, "fit", self)
 
     def __call__(self, Y, mask, **options):
         assert mask.any(), "airnp.fit refuses to fit nothing"
@@ -55,73 +61,98 @@ class FakeFit:
         return self
 
 
-# ------------------------------------------------------------------------------------------ kinds of pictures
+# --- kinds of pictures ---
 
 
+@pytest.mark.parametrize("method", ["auto", "linear", "biharmonic"])
 @pytest.mark.parametrize("kind", ["uint8", "int16", ">u2", "int64", "float16", "float32", "float64"])
-def test_the_dtype_and_the_observed_pixels_are_kept(kind):
+def test_the_dtype_and_the_observed_pixels_are_kept(kind, method):
     picture = as_kind(COLOUR, kind)
     hidden = picture.copy()
     hidden[~MASK] = 7
-    copy = hidden.copy()
-    hidden.flags.writeable = False
-    filled = inpaint(hidden, MASK, **{**QUICK, "max_iter": 2000})
+    copy, mask = hidden.copy(), MASK.copy()
+    hidden.flags.writeable = mask.flags.writeable = False
+    state = np.random.get_state()[1].copy()  # noqa: NPY002
+    filled = inpaint(hidden, mask, method=method)
+    np.testing.assert_array_equal(np.random.get_state()[1], state)  # noqa: NPY002
     assert filled.dtype == picture.dtype
     assert filled.shape == picture.shape
     np.testing.assert_array_equal(filled[MASK], picture[MASK])
     np.testing.assert_array_equal(hidden, copy)
     size = float(picture.max()) - float(picture.min())
-    assert np.abs(filled - picture.astype(float))[~MASK].mean() < 0.2 * size
+    assert error(filled, picture, MASK) < 0.2 * size
 
 
-def test_total_variation_stands_beside_the_graphs_by_default():
-    settings = {name: value for name, value in QUICK.items() if name != "regularizers"}
+def test_air_has_total_variation_beside_the_graphs_by_default():
+    settings = {name: value for name, value in AIR.items() if name not in ("regularizers", "method")}
     chosen = [*airnp.regularizers.default_regularizers(), airnp.TotalVariation()]
     expected = airnp.fit(GREY, MASK, regularizers=chosen, **settings).completed()
-    np.testing.assert_array_equal(inpaint(GREY, MASK, **settings), expected)
+    np.testing.assert_array_equal(inpaint(GREY, MASK, method="air", **settings), expected)
 
 
-def test_a_grey_picture_is_completed_as_by_fit():
-    expected = airnp.fit(GREY, MASK, **QUICK).completed()
-    np.testing.assert_array_equal(inpaint(GREY, MASK, **QUICK), expected)
-    np.testing.assert_array_equal(inpaint(np.where(MASK, GREY, np.nan), **QUICK), expected)
-    np.testing.assert_array_equal(inpaint(GREY.tolist(), MASK.tolist(), **QUICK), expected)
-
-
-def test_channels_apart_are_a_matrix_each():
-    filled = inpaint(COLOUR, MASK, **QUICK)
+def test_air_completes_each_channel_as_fit_does():
+    own = {name: value for name, value in AIR.items() if name != "method"}
+    filled = inpaint(COLOUR, MASK, **AIR)
     for channel in range(3):
-        expected = airnp.fit(COLOUR[..., channel], MASK, **QUICK).completed()
+        expected = airnp.fit(COLOUR[..., channel], MASK, **own).completed()
         np.testing.assert_array_equal(filled[..., channel], expected)
 
 
-def test_channels_together_are_one_matrix_side_by_side():
-    own = np.stack([MASK, ~MASK, MASK[::-1]], axis=-1)
-    filled = inpaint(COLOUR, own, channels="together", **QUICK)
-    beside = [np.concatenate([array[..., c] for c in range(3)], axis=1) for array in (COLOUR, own)]
-    expected = airnp.fit(*beside, **QUICK).completed()
-    np.testing.assert_array_equal(np.concatenate([filled[..., c] for c in range(3)], axis=1), expected)
+def test_air_gets_the_options_of_fit(monkeypatch):
+    fake = FakeFit(monkeypatch)
+    given = {"max_iter": 5, "seed": 1, "regularizers": [], "stop": None, "device": "cpu"}
+    inpaint(GREY, MASK, method="air", xp=np, **given)
+    ((_, _, got),) = fake.calls
+    assert got == {**given, "xp": np, "progress": False}
+
+
+def test_an_interrupt_of_air_is_one_of_inpaint(monkeypatch):
+    fake = FakeFit(monkeypatch, stop_reason="interrupted")
+    with pytest.raises(KeyboardInterrupt):
+        inpaint(COLOUR, MASK, method="air")
+    assert len(fake.calls) == 1
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_gaps_are_told_by_a_mask_or_by_nan(method):
+    expected = inpaint(GREY, MASK, **options(method))
+    for image, mask in [
+        (np.where(MASK, GREY, np.nan), None),
+        (GREY.tolist(), MASK.tolist()),
+        (GREY, 255 * MASK.astype(np.uint8)),
+        (GREY, MASK.astype(float)),
+        (np.where(MASK, GREY, 1e300), MASK),
+        (np.where(MASK, GREY, np.inf), MASK),
+    ]:
+        np.testing.assert_array_equal(inpaint(image, mask, **options(method)), expected)
 
 
 STACK = np.stack([COLOUR, COLOUR[:, ::-1]])  # (T, H, W, C)
 OWN = masks.random((2, 3, *SHAPE), 0.3, seed=1).transpose(0, 2, 3, 1)
 
 
-@pytest.mark.parametrize("channels", ["apart", "together"])
 @pytest.mark.parametrize("place", [0, 1, 2, 3, -1, -4])
-def test_channels_may_be_on_any_axis(place, channels):
-    expected = inpaint(STACK, OWN, channels=channels, **QUICK)
+def test_channels_may_be_on_any_axis(place):
+    expected = inpaint(STACK, OWN, **QUICK)
     moved = [np.moveaxis(array, -1, place) for array in (STACK, OWN)]
-    filled = inpaint(*moved, channel_axis=place, channels=channels, **QUICK)
+    filled = inpaint(*moved, channel_axis=place, **QUICK)
     np.testing.assert_array_equal(np.moveaxis(filled, place, -1), expected)
 
 
-def test_a_stack_is_filled_picture_by_picture():
-    filled = inpaint(STACK, OWN, **QUICK)
+@pytest.mark.parametrize("method", METHODS)
+def test_a_stack_is_filled_picture_by_picture(method):
+    filled = inpaint(STACK, OWN, **options(method))
     for one, picture, mask in zip(filled, STACK, OWN, strict=True):
-        np.testing.assert_array_equal(one, inpaint(picture, mask, **QUICK))
-    grey = inpaint(STACK[..., 0], OWN[..., 0], channel_axis=None, **QUICK)
-    np.testing.assert_array_equal(grey, filled[..., 0])
+        np.testing.assert_array_equal(one, inpaint(picture, mask, **options(method)))
+
+
+def test_a_complete_picture_of_a_stack_does_not_hide_what_trials_found():
+    mask = np.stack([MASK | True, MASK])
+    found = inpaint(STACK, mask, full=True)
+    alone = inpaint(STACK[1], MASK, full=True)
+    assert found.expected == alone.expected > 0
+    assert found.chosen == alone.chosen
+    np.testing.assert_array_equal(found.std, np.stack([0 * alone.std, alone.std]))
 
 
 @pytest.mark.parametrize("kind", ["bool", "uint8", "float32"])
@@ -134,8 +165,7 @@ def test_a_mask_may_be_shared(kind):
         expected = inpaint(STACK, full, **QUICK)
         np.testing.assert_array_equal(inpaint(STACK, shared.astype(kind), **QUICK), expected)
         first = [np.moveaxis(array, -1, 0) for array in (STACK, expected)]
-        again = inpaint(first[0], shared, channel_axis=0, channels="apart", **QUICK)
-        np.testing.assert_array_equal(again, first[1])
+        np.testing.assert_array_equal(inpaint(first[0], shared, channel_axis=0, **QUICK), first[1])
 
 
 def test_masked_arrays_hide_pixels():
@@ -151,12 +181,18 @@ def test_masked_arrays_hide_pixels():
     np.testing.assert_array_equal(inpaint(twice, other, **QUICK), expected)
 
 
-def test_nothing_missing_is_a_copy_without_a_fit(monkeypatch):
+@pytest.mark.parametrize("method", METHODS)
+def test_nothing_missing_is_a_copy(monkeypatch, method):
     fake = FakeFit(monkeypatch)
-    filled = inpaint(GREY)
+    found = inpaint(GREY, method=method, full=True)
     assert not fake.calls
-    assert not np.may_share_memory(filled, GREY)
-    np.testing.assert_array_equal(filled, GREY)
+    assert not np.may_share_memory(found.image, GREY)
+    np.testing.assert_array_equal(found.image, GREY)
+    assert found.stop_reason == "done"
+    if method in ("auto", "patches"):
+        assert not found.std.any()
+    else:
+        assert found.std is None
 
 
 @pytest.mark.parametrize(
@@ -164,7 +200,7 @@ def test_nothing_missing_is_a_copy_without_a_fit(monkeypatch):
 )
 def test_a_short_last_axis_is_taken_for_channels(monkeypatch, shape, axis):
     fake = FakeFit(monkeypatch)
-    inpaint(np.ones(shape), np.eye(30, 40) == 0)
+    inpaint(np.ones(shape), np.eye(30, 40) == 0, method="air")
     assert len(fake.calls) == np.prod(shape) // 1200
     assert all(Y.shape == (30, 40) for Y, _, _ in fake.calls)
 
@@ -175,7 +211,140 @@ def test_other_shapes_need_a_channel_axis(shape):
         inpaint(np.full(shape, np.nan))
 
 
-# ----------------------------------------------------------------------------------------------------- bounds
+# --- channels, videos and cubes ---
+
+
+def test_channels_share_what_they_know():
+    """An alpha channel with gaps of its own; a channel is filled better if another shows what it hides."""
+    side = 40
+    grey = scene(side) + 0.05 * np.random.default_rng(0).standard_normal((side, side))
+    gaps = [masks.random((side, side), 0.5, seed=seed) for seed in (0, 0, 0, 1)]
+    image = np.stack([grey, grey**2, 1 - grey, 0.5 * grey], axis=-1)
+    together = inpaint(image, np.stack(gaps, axis=-1))
+    alone = inpaint(image[..., 3], gaps[3])
+    assert error(together[..., 3], image[..., 3], gaps[3]) < 0.7 * error(alone, image[..., 3], gaps[3])
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_channel_without_any_observed_pixel_is_filled_somehow(method):
+    mask = np.stack([MASK, MASK[::-1], MASK & False], axis=-1)
+    filled = inpaint(COLOUR, mask, **options(method))
+    assert np.isfinite(filled).all()
+    np.testing.assert_array_equal(filled[mask], COLOUR[mask])
+    known = COLOUR[mask]
+    margin = 0.05 * np.ptp(known)
+    if method != "air":
+        assert known.min() - margin <= filled.min() <= filled.max() <= known.max() + margin
+
+
+def test_frames_beside_a_frame_join_the_search():
+    rng = np.random.default_rng(0)
+    still = rng.random((32, 44))  # noise: only another frame knows what is missing
+    video = np.stack([still[:, shift : shift + 32] for shift in range(0, 8, 2)])
+    mask = np.stack([masks.random((32, 32), 0.4, seed=seed) for seed in range(4)])
+    alone = inpaint(video, mask, channel_axis=None, method="patches")
+    joined = inpaint(video, mask, channel_axis=None, time_axis=0, method="patches")
+    assert error(joined, video, mask) < 0.9 * error(alone, video, mask)
+    last = inpaint(np.moveaxis(video, 0, 2), np.moveaxis(mask, 0, 2), channel_axis=None, time_axis=2,
+                   method="patches")  # fmt: skip
+    np.testing.assert_array_equal(np.moveaxis(last, 2, 0), joined)
+
+
+def test_a_spectral_cube_of_many_channels():
+    side, rng = 32, np.random.default_rng(0)
+    abundances = np.stack([scene(side), scene(side)[::-1], scene(side).T])
+    cube = np.tensordot(rng.random((30, 3)), abundances, 1)  # (30, H, W)
+    mask = masks.random((side, side), 0.3, seed=0)
+    found = inpaint(cube, mask, channel_axis=0, full=True)
+    plain = inpaint(cube, mask, channel_axis=0, method="linear")
+    every = np.broadcast_to(mask, cube.shape)
+    assert error(found.image, cube, every) < error(plain, cube, every)
+    assert found.std.shape == cube.shape
+
+
+def test_an_interrupt_ends_all_portions_of_channels(monkeypatch):
+    real, runs = Patches.run, []
+
+    def run(self, window, threads):
+        runs.append(window)
+        if len(runs) == 2:
+            raise KeyboardInterrupt
+        return real(self, window, threads)
+
+    monkeypatch.setattr(Patches, "run", run)
+    cube = np.stack([GREY] * 60)
+    found = inpaint(cube, MASK, channel_axis=0, method="patches", full=True)
+    assert found.stop_reason == "interrupted"
+    assert len(runs) == 2
+    assert np.isfinite(found.image).all()
+
+
+# --- small, empty and constant pictures ---
+
+
+@pytest.mark.parametrize("method", ["auto", "patches", "biharmonic", "linear"])
+@pytest.mark.parametrize("shape", [(1, 2), (2, 2), (1, 40), (40, 1), (3, 4), (5, 40), (2, 30)])
+def test_pictures_smaller_than_a_patch(shape, method):
+    picture = np.add.outer(np.linspace(0, 1, shape[0]), np.linspace(0, 1, shape[1]))
+    mask = np.ones(shape, bool)
+    mask.flat[1 :: max(2, mask.size // 8)] = False
+    filled = inpaint(picture, mask, method=method)
+    np.testing.assert_array_equal(filled[mask], picture[mask])
+    assert picture[mask].min() - 0.1 <= filled.min() <= filled.max() <= picture[mask].max() + 0.1
+
+
+def test_a_patch_larger_than_the_picture():
+    filled = inpaint(GREY[:8, :9], MASK[:8, :9], patch=40)
+    assert np.isfinite(filled).all()
+
+
+@pytest.mark.parametrize("method", ["auto", "patches", "biharmonic", "linear"])
+def test_one_observed_pixel_is_everywhere(method):
+    picture = np.full((40, 33), np.nan)
+    picture[39, 2] = 0.75
+    np.testing.assert_allclose(inpaint(picture, method=method), 0.75, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["uint8", "float32", "float64"])
+@pytest.mark.parametrize("method", ["auto", "patches", "biharmonic", "linear"])
+def test_a_constant_picture_stays_constant(method, kind):
+    picture = np.full((*SHAPE, 3), 7, kind)
+    np.testing.assert_allclose(inpaint(picture, MASK, method=method), picture, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("scale", "offset"), [(1, 1e6), (1e-6, 0), (300, -20), (1e30, 0), (-1, 3)])
+def test_the_answer_follows_scale_and_offset(scale, offset):
+    expected = inpaint(GREY, MASK, full=True)
+    found = inpaint(scale * GREY + offset, MASK, full=True)
+    if scale > 0:
+        np.testing.assert_allclose(found.image, scale * expected.image + offset, atol=1e-3 * scale)
+        assert found.expected == pytest.approx(scale * expected.expected, rel=1e-2)
+    else:
+        np.testing.assert_allclose(found.image, scale * expected.image + offset, atol=0.05)
+
+
+@pytest.mark.parametrize(("kind", "most"), [("float16", 65504.0), ("float32", 3.4e38), ("float64", 8e307)])
+def test_the_whole_range_of_a_dtype(kind, most):
+    picture = ((2 * GREY - 1) * most).astype(kind)
+    filled = inpaint(picture, MASK)
+    assert np.isfinite(filled).all()
+    assert error(filled / most, picture / most, MASK) < 0.4
+
+
+def test_threads_do_not_change_the_answer():
+    one, two = (inpaint(COLOUR, MASK, threads=threads, full=True) for threads in (1, 2))
+    np.testing.assert_array_equal(one.image, two.image)
+    np.testing.assert_array_equal(one.std, two.std)
+
+
+def test_progress_is_shown_if_wanted(capsys):
+    inpaint(GREY, MASK, progress=True, **QUICK)
+    assert "100%" in capsys.readouterr().err
+    inpaint(GREY, MASK, **QUICK)
+    assert capsys.readouterr().err == ""
+
+
+# --- bounds ---
 
 
 @pytest.mark.parametrize(
@@ -203,247 +372,52 @@ def test_filled_pixels_stay_within_bounds(monkeypatch, kind, bounds, answer, exp
     FakeFit(monkeypatch, answer)
     picture = np.arange(9).reshape(3, 3).astype(kind)
     mask = np.eye(3) == 0
-    filled = inpaint(picture, mask, bounds=bounds)
+    filled = inpaint(picture, mask, bounds=bounds, method="air")
     assert filled.dtype == kind
     np.testing.assert_array_equal(filled[~mask], expected)
     np.testing.assert_array_equal(filled[mask], picture[mask])
 
 
-# ------------------------------------------------------------------------------------------------------ tiles
-
-LARGE = scene(100)[:70]
-LARGE_MASK = masks.random(LARGE.shape, 0.3, seed=2)
-TILES: dict[str, Any] = {"tile": 40, "overlap": 10}
-
-
-def test_tiles_do_not_depend_on_each_other():
-    """Fitted by hand, the last one first, and blended with all weights at once."""
-    grid = Grid(*LARGE.shape, 40, 10)
-    expected = np.zeros_like(LARGE)
-    for rows, down in reversed(list(zip(grid.rows, ramps(grid.rows), strict=True))):
-        for columns, across in reversed(list(zip(grid.columns, ramps(grid.columns), strict=True))):
-            result = airnp.fit(LARGE[rows, columns], LARGE_MASK[rows, columns], **QUICK)
-            expected[rows, columns] += np.outer(down, across) * result.X
-    expected[LARGE_MASK] = LARGE[LARGE_MASK]
-    filled = inpaint(LARGE, LARGE_MASK, **TILES, **QUICK)
-    np.testing.assert_allclose(filled, expected, rtol=1e-12, atol=1e-12)
-    assert not np.array_equal(filled, inpaint(LARGE, LARGE_MASK, **TILES, **{**QUICK, "seed": 4}))
-    np.testing.assert_array_equal(filled, inpaint(LARGE, LARGE_MASK, **TILES, **QUICK))
+@pytest.mark.parametrize("method", ["auto", "linear"])
+def test_bounds_hold_for_every_method(method):
+    filled = inpaint(GREY, MASK, bounds=(0.4, 0.5), method=method)[~MASK]
+    assert 0.4 <= filled.min() <= filled.max() <= 0.5
 
 
-def test_without_a_seed_all_tiles_get_the_same_new_one(monkeypatch):
-    fake = FakeFit(monkeypatch)
-    for _ in range(2):
-        inpaint(LARGE, LARGE_MASK, **TILES)
-    seeds = [options["seed"] for _, _, options in fake.calls]
-    assert len(seeds) == 12
-    assert len(set(seeds[:6])) == len(set(seeds[6:])) == 1
-    assert seeds[0] != seeds[6]
-
-
-def test_tiles_without_missing_pixels_are_not_fitted(monkeypatch):
-    fake = FakeFit(monkeypatch, answer=0.25)
-    picture = np.stack([LARGE, LARGE], axis=-1)
-    mask = np.ones(picture.shape, dtype=bool)
-    mask[2:5, 3:6, 1] = False  # in one tile of the second channel only
-    filled = inpaint(picture, mask, **TILES)
-    ((Y, seen, _),) = fake.calls
-    rows, columns = next(iter(Grid(*LARGE.shape, 40, 10))).rows, Grid(*LARGE.shape, 40, 10).columns[0]
-    np.testing.assert_array_equal(Y, LARGE[rows, columns])
-    np.testing.assert_array_equal(seen, mask[rows, columns, 1])
-    np.testing.assert_array_equal(filled, np.where(mask, picture, 0.25))
-
-
-def test_a_picture_as_large_as_a_tile_is_done_in_one(monkeypatch):
-    fake = FakeFit(monkeypatch)
-    picture = np.full((700, 40), 0.5)
-    picture[3, 3] = np.nan
-    inpaint(picture)
-    assert len(fake.calls) == 1
-    larger = np.full((701, 40), 0.5)
-    larger[350, 3] = np.nan  # in the middle, where both tiles have it
-    inpaint(larger)
-    assert [Y.shape for Y, _, _ in fake.calls[1:]] == [(383, 40)] * 2
-
-
-def test_options_reach_every_fit(monkeypatch):
-    fake = FakeFit(monkeypatch)
-    given = {"max_iter": 5, "seed": 1, "regularizers": [], "stop": None, "device": "cpu"}
-    given["engine"] = airnp.CPU(threads=1)
-    inpaint(LARGE, LARGE_MASK, xp=np, **TILES, **given)
-    assert len(fake.calls) == 6
-    assert all(options == {**given, "xp": np} for _, _, options in fake.calls)
-
-
-def texture(side, seed):
-    """A picture that is alike everywhere and of full rank: where errors differ, it is the method's doing."""
-    noise = np.random.default_rng(seed).standard_normal((side, side))
-    smooth = ndimage.gaussian_filter(noise, 2, mode="wrap")
-    return ((smooth - smooth.min()) / np.ptp(smooth)).astype(np.float32)
-
-
-def test_tiles_meet_without_a_seam():
-    """Errors are no larger where tiles meet, and do not jump there; without an overlap they do."""
-    side, quick = 110, {"learning_rate": 1e-2, "init": airnp.Gaussian(0, 0.05), "max_iter": 600}
-
-    def measured(overlap):
-        grid = Grid(side, side, 44, overlap)
-        meeting, ends = np.zeros((2, side, side), dtype=bool)
-        for one, other in itertools.pairwise(grid.rows):
-            ends[[other.start - 1, one.stop - 1]] = True  # the step from this row to the next
-            middle = (one.stop + other.start) // 2
-            meeting[middle - 5 : middle + 6] = True
-        central = np.pad(np.ones((side - 16, side - 16), dtype=bool), 8)  # the picture's own edges are harder
-        meeting = (meeting | meeting.T) & central
-        inside = central & ~meeting
-        errors: dict[str, list[Any]] = {"meeting": [], "inside": [], "at ends": [], "elsewhere": []}
-        for seed in range(4):
-            truth, mask = texture(side, seed), masks.random((side, side), 0.4, seed=seed)
-            error = inpaint(truth, mask, tile=44, overlap=overlap, **{**QUICK, **quick}) - truth
-            errors["meeting"].append(np.abs(error)[meeting & ~mask])
-            errors["inside"].append(np.abs(error)[inside & ~mask])
-            for turned, missing in ((error, ~mask), (error.T, ~mask.T)):
-                steps, both = np.abs(np.diff(turned, axis=0)), missing[1:] & missing[:-1]
-                errors["at ends"].append(steps[both & ends[:-1]])
-                errors["elsewhere"].append(steps[both & ~ends[:-1]])
-        return {name: np.concatenate(parts).mean() for name, parts in errors.items()}
-
-    found = measured(overlap=11)
-    assert found["inside"] < 0.05, "a fit that has learned nothing has no seams either"
-    assert found["meeting"] <= 1.05 * found["inside"]
-    assert found["at ends"] <= 1.05 * found["elsewhere"]
-    cut = measured(overlap=0)
-    assert cut["at ends"] > 1.05 * cut["elsewhere"], "the measure must notice a seam"
-
-
-HOLE_IN_TILES: dict[str, Any] = {"tile": 32, "overlap": 8}
-
-
-def with_a_hole(height=120, width=100):
-    """A slope, and a mask with a hole that whole tiles lie in."""
-    picture = np.add.outer(np.linspace(0, 0.6, height), np.linspace(0, 0.4, width))
-    mask = np.ones(picture.shape, dtype=bool)
-    mask[30:90, 20:80] = False
-    return picture, mask
-
-
-def test_a_hole_larger_than_tiles_is_filled_from_what_surrounds_it():
-    picture, mask = with_a_hole()
-    picture = picture + 0.05 * np.sin(np.arange(100))  # of low rank it would be too easy
-    quick = {"learning_rate": 1e-2, "init": airnp.Gaussian(0, 0.05), "max_iter": 400}
-    with pytest.warns(UserWarning, match=r"^tiles with .*: \d+; .* at a lower resolution") as caught:
-        filled = inpaint(picture, mask, **HOLE_IN_TILES, **{**QUICK, **quick})
-    assert len(caught) == 1
-    assert caught[0].filename == __file__
-    np.testing.assert_array_equal(filled[mask], picture[mask])
-    plain = np.abs(picture[mask].mean() - picture[~mask]).mean()
-    assert np.abs(filled - picture)[~mask].mean() < 0.75 * plain
-
-
-def test_a_region_that_is_shrunk_and_stretched_stays_in_its_place(monkeypatch):
-    """With a fit that is perfect for slopes, a slope is found again, deep inside a hole, too."""
-
-    def plane(Y, mask, **options):
-        assert Y.dtype == np.float32, "no tile needs more precision than another"
-        for axis in (0, 1):  # what is far from observed pixels is known by now, or the region is too small
-            assert np.sum(~mask.any(axis=axis)) <= 6
-        design = np.stack([np.ones(Y.shape), *np.indices(Y.shape)], axis=-1)
-        found = np.linalg.lstsq(design[mask], Y[mask], rcond=None)[0]
-        return SimpleNamespace(matrix=design @ found, stop_reason="solved")
-
-    monkeypatch.setattr(filling, "fit", plane)
-    picture, mask = with_a_hole(128, 96)  # sides that squares of 2, 4 and 8 pixels divide
-    with pytest.warns(UserWarning, match="at a lower resolution"):
-        filled = inpaint(picture.astype(np.float32), mask, **HOLE_IN_TILES)
-    np.testing.assert_allclose(filled, picture, rtol=0, atol=0.006)
-
-
-def test_one_pixel_is_enough(monkeypatch):
-    """However far away: the region around a tile grows until it has it."""
-    FakeFit(monkeypatch, answer=0.25)
-    picture = np.full((100, 600), np.nan)
-    picture[99, 599] = 0.75
-    with pytest.warns(UserWarning, match="^tiles with rows or columns without"):
-        filled = inpaint(picture, tile=16, overlap=4)
-    assert np.isfinite(filled).all()
-    assert filled[99, 599] == 0.75
-    assert filled[0, 0] == 0.25
-
-
-def test_empty_rows_of_a_picture_warn_and_those_of_a_tile_do_not():
-    mask = np.ones(LARGE.shape, dtype=bool)
-    mask[21] = False
-    inpaint(LARGE, mask, **TILES, **QUICK)  # a warning would be an error
-    mask[20:30] = False
-    with pytest.warns(airnp.EmptyLineWarning):
-        filled = inpaint(LARGE, mask, **QUICK)
-    with pytest.warns(airnp.EmptyLineWarning):
-        np.testing.assert_array_equal(filled, airnp.fit(LARGE, mask, **QUICK).completed())
-
-
-# ------------------------------------------------------------------------------------------- memory and files
+# --- files and other libraries ---
 
 
 def test_large_pictures_go_from_file_to_file(tmp_path):
-    pixels = as_kind(LARGE, "uint16")
+    pixels = as_kind(GREY, "uint16")
     image, answer = (
-        np.lib.format.open_memmap(tmp_path / name, "w+", "uint16", LARGE.shape) for name in ("in", "out")
+        np.lib.format.open_memmap(tmp_path / name, "w+", "uint16", GREY.shape) for name in ("in", "out")
     )
     image[:] = pixels
-    assert inpaint(image, LARGE_MASK, out=answer, **TILES, **QUICK) is answer
-    np.testing.assert_array_equal(answer, inpaint(pixels, LARGE_MASK, **TILES, **QUICK))
+    assert inpaint(image, MASK, out=answer) is answer
+    np.testing.assert_array_equal(answer, inpaint(pixels, MASK))
     np.testing.assert_array_equal(image, pixels)
-
-
-def peak(height, width, folder):
-    """Bytes allocated at most, with the picture, its mask and the answer in files."""
-    image, mask, answer = (
-        np.lib.format.open_memmap(folder / f"{name}-{height}-{width}", "w+", kind, (height, width))
-        for name, kind in (("image", "float32"), ("mask", "bool"), ("answer", "float32"))
-    )
-    mask[:] = True
-    mask[::9, ::7] = False
-    mask[20:140, 20:140] = False  # larger than a tile: its surroundings are needed, too
-    image[:] = np.arange(width) % 251
-    tracemalloc.start()
-    with pytest.warns(UserWarning, match="at a lower resolution"):
-        inpaint(image, mask, out=answer, tile=64, overlap=8, seed=0, max_iter=1, stop=None, regularizers=[])
-    most = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    return most
-
-
-def test_memory_does_not_depend_on_the_size_of_the_picture(tmp_path):
-    peak(176, 170, tmp_path)  # imports and compiles
-    small = peak(176, 176, tmp_path)  # tiles of 64×64, as below
-    strip = 8 * 1736 * 8  # between two rows of tiles, as wide as the picture
-    assert peak(1912, 176, tmp_path) < 1.1 * small
-    assert peak(176, 1912, tmp_path) < 1.1 * small + strip
-
-
-# -------------------------------------------------------------------------------------------- other libraries
 
 
 def record_places(monkeypatch):
     """Namespaces and devices that fits compute in, from now on."""
     places = []
-    real = filling.fit
+    real = inpainting.fit
 
     def spy(Y, mask, **options):
         result = real(Y, mask, **options)
         places.append((compat.array_namespace(result.matrix), compat.device(result.matrix)))
         return result
 
-    monkeypatch.setattr(filling, "fit", spy)
+    monkeypatch.setattr(inpainting, "fit", spy)
     return places
 
 
 @pytest.mark.parametrize("kind", ["uint8", "float64"])
 def test_the_answer_is_of_the_same_library(backend, kind, monkeypatch):
     picture = as_kind(COLOUR, kind)
-    expected = inpaint(picture, MASK, engine="reference", **QUICK)
+    expected = inpaint(picture, MASK, engine="reference", **AIR)
     places = record_places(monkeypatch)
-    filled = inpaint(backend.array(picture), backend.array(MASK), engine="reference", **QUICK)
+    filled = inpaint(backend.array(picture), backend.array(MASK), engine="reference", **AIR)
     like = backend.array(picture)
     assert type(filled) is type(like)
     assert filled.dtype == like.dtype
@@ -455,34 +429,23 @@ def test_the_answer_is_of_the_same_library(backend, kind, monkeypatch):
 def test_xp_chooses_the_library_that_computes(monkeypatch):
     strict = array_api_strict
     places = record_places(monkeypatch)
-    filled = inpaint(GREY, MASK, xp=strict, device=strict.Device("device1"), **QUICK)
+    filled = inpaint(GREY, MASK, xp=strict, device=strict.Device("device1"), **AIR)
     assert places == [(strict, strict.Device("device1"))]
     assert type(filled) is np.ndarray
-    expected = inpaint(GREY, MASK, engine="reference", **QUICK)
+    expected = inpaint(GREY, MASK, engine="reference", **AIR)
     np.testing.assert_allclose(filled, expected, rtol=1e-9)
 
 
-# ---------------------------------------------------------------------------------------- progress, interrupt
+@pytest.mark.parametrize("kind", ["uint8", "float64"])
+def test_patches_of_other_libraries_come_back_there(backend, kind):
+    picture = as_kind(COLOUR, kind)
+    filled = inpaint(backend.array(picture), backend.array(MASK), **QUICK)
+    like = backend.array(picture)
+    assert (type(filled), filled.dtype) == (type(like), like.dtype)
+    np.testing.assert_array_equal(to_numpy(filled), inpaint(picture, MASK, **QUICK))
 
 
-def test_progress_counts_the_tiles_that_are_fitted(monkeypatch, capsys):
-    FakeFit(monkeypatch)
-    mask = np.ones(LARGE.shape, dtype=bool)
-    mask[::2, :5] = False  # in the first column of tiles
-    inpaint(LARGE, mask, progress=True, **TILES)
-    assert "2/2" in capsys.readouterr().err
-    inpaint(LARGE, mask, **TILES)
-    assert capsys.readouterr().err == ""
-
-
-def test_an_interrupt_ends_all_tiles(monkeypatch):
-    fake = FakeFit(monkeypatch, stop_reason="interrupted")
-    with pytest.raises(KeyboardInterrupt):
-        inpaint(LARGE, LARGE_MASK, **TILES)
-    assert len(fake.calls) == 1
-
-
-# --------------------------------------------------------------------------------------------------- refusals
+# --- refusals ---
 
 FROZEN = np.zeros(SHAPE)
 FROZEN.flags.writeable = False
@@ -491,13 +454,18 @@ BYTES = as_kind(GREY, "uint8")
 
 
 @pytest.mark.parametrize(
-    ("image", "options", "error", "message"),
+    ("image", "given", "refusal", "message"),
     [
         (MASK, {"mask": MASK}, TypeError, r"^image: expected integers, float16.* got dtype bool"),
         (GREY + 1j, {"mask": MASK}, TypeError, r"^image: expected .* got dtype complex128"),
         ("a picture", {}, TypeError, r"^image: expected .* got dtype str"),
         ([[1.0, 2.0], [3.0]], {}, ValueError, r"^image: expected nested lists of equal lengths"),
-        (np.ones(5), {}, ValueError, r"^image: expected two axes or more beside channels, got shape \(5,\)"),
+        (
+            np.ones(5),
+            {},
+            ValueError,
+            r"^image: expected two axes or more beside channels and time, got shape \(5,\)",
+        ),
         (np.ones((5, 3)), {"channel_axis": 1}, ValueError, r"^image: expected two axes or more"),
         (np.ones((5, 0)), {}, ValueError, r"^image: expected at least one pixel, got shape \(5, 0\)"),
         (BYTES, {}, ValueError, r"^mask: expected one, because an image of uint8 has no NaN"),
@@ -508,14 +476,25 @@ BYTES = as_kind(GREY, "uint8")
             ValueError,
             r"^mask: expected shape \(2, 20, 24, 3\) or \(20, 24\) or \(2, 20, 24\), got \(24, 20\)",
         ),
-        (GREY, {"mask": 255 * MASK}, ValueError, r"^mask: expected True/False or 1/0 .* found 255"),
-        (GREY, {"mask": MASK + 1j}, TypeError, r"^mask: expected booleans or 0 and 1, got dtype complex128"),
+        (GREY, {"mask": 3 * MASK}, ValueError, r"^mask: expected True/False, 1/0 or 255/0 .* found 3"),
+        (
+            GREY,
+            {"mask": np.arange(480).reshape(SHAPE) % 2 * MASK * 254 + MASK},
+            ValueError,
+            r"^mask: .*found both",
+        ),
+        (
+            GREY,
+            {"mask": MASK + 1j},
+            TypeError,
+            r"^mask: expected booleans, 0 and 1, or 0 and 255, got dtype complex128",
+        ),
         (GREY, {"mask": np.zeros(SHAPE)}, ValueError, r"^mask: no pixel is observed$"),
         (
-            COLOUR,
-            {"mask": np.stack([MASK, MASK, MASK & False], axis=-1)},
+            STACK,
+            {"mask": np.stack([MASK, MASK & False])},
             ValueError,
-            r"^mask: no pixel is observed in picture or channel \(2,\) of the stack",
+            r"^mask: no pixel is observed in picture \(1,\) of the stack",
         ),
         (GREY, {"channel_axis": 2}, ValueError, r"^channel_axis: expected an axis .* got 2"),
         (GREY, {"channel_axis": -3}, ValueError, r"^channel_axis: expected at least -2, got -3"),
@@ -526,13 +505,19 @@ BYTES = as_kind(GREY, "uint8")
             r"^channel_axis: expected a whole number, None or 'auto'",
         ),
         (GREY, {"channel_axis": 1.0}, TypeError, r"^channel_axis: expected a whole number, got 1.0"),
-        (GREY, {"channels": "both"}, ValueError, r"^channels: expected 'apart' or 'together', got 'both'"),
-        (GREY, {"channels": "together"}, ValueError, r"^channels: 'together' needs channels"),
-        (GREY, {"tile": 8}, ValueError, r"^tile: expected at least 16, got 8"),
-        (GREY, {"tile": 99.5}, TypeError, r"^tile: expected a whole number, got 99.5"),
-        (GREY, {"tile": 60, "overlap": 21}, ValueError, r"^overlap: expected 0 to a third .* 20, got 21"),
-        (GREY, {"overlap": -1}, ValueError, r"^overlap: expected at least 0, got -1"),
-        (GREY, {"overlap": True}, TypeError, r"^overlap: expected a whole number, got True"),
+        (STACK, {"channel_axis": 3, "time_axis": 3}, ValueError, r"^time_axis: expected another axis"),
+        (STACK, {"time_axis": 4}, ValueError, r"^time_axis: expected an axis .* got 4"),
+        (GREY, {"time_axis": 0}, ValueError, r"^image: expected two axes or more beside channels and time"),
+        (GREY, {"method": "telea"}, ValueError, r"^method: expected .*'auto'.* got 'telea'"),
+        (GREY, {"quality": "good"}, ValueError, r"^quality: expected .*'best'.* got 'good'"),
+        (GREY, {"patch": 1}, ValueError, r"^patch: expected at least 2, got 1"),
+        (GREY, {"patch": 5.5}, TypeError, r"^patch: expected a whole number, got 5.5"),
+        (GREY, {"search": 0}, ValueError, r"^search: expected at least 1, got 0"),
+        (GREY, {"neighbours": 3}, ValueError, r"^neighbours: expected at least 4, got 3"),
+        (GREY, {"threads": 0}, ValueError, r"^threads: expected at least 1, got 0"),
+        (GREY, {"time_limit": 0}, ValueError, r"^time_limit: expected more than 0 seconds, got 0"),
+        (GREY, {"time_limit": "long"}, TypeError, r"^time_limit: expected a number, got 'long'"),
+        (GREY, {"checkpoint": 5}, TypeError, r"^checkpoint: expected a path, got int"),
         (GREY, {"bounds": 3}, TypeError, r"^bounds: expected \(low, high\), got 3"),
         (GREY, {"bounds": (2, 1)}, ValueError, r"^bounds: expected low <= high, got \(2, 1\)"),
         (GREY, {"bounds": (0, np.nan)}, ValueError, r"^bounds: expected a number, or None .* got nan"),
@@ -560,23 +545,28 @@ BYTES = as_kind(GREY, "uint8")
             TypeError,
             r"^out: expected a NumPy array, for an im",
         ),
-        (HOLE, {"max_itre": 5}, TypeError, r"^max_itre: not an option of inpaint; .*max_iter"),
-        (HOLE, {"checkpoint": "x.npz"}, TypeError, r"^checkpoint: not an option of inpaint"),
-        (HOLE, {"offsets": True}, TypeError, r"^offsets: not an option of inpaint"),
-        (HOLE, {"max_iter": 0}, ValueError, r"^max_iter: expected at least 1, got 0"),
+        (HOLE, {"max_iter": 5}, TypeError, r"^max_iter: an option of airnp.fit, which needs method='air'"),
+        (
+            HOLE,
+            {"max_itre": 5, "method": "air"},
+            TypeError,
+            r"^max_itre: not an option of inpaint; .*max_iter",
+        ),
+        (HOLE, {"offsets": True, "method": "air"}, TypeError, r"^offsets: not an option of inpaint"),
+        (HOLE, {"max_iter": 0, "method": "air"}, ValueError, r"^max_iter: expected at least 1, got 0"),
         (HOLE, {"seed": -1}, ValueError, r"^seed: expected at least 0, got -1"),
     ],
 )
-def test_wrong_arguments_are_refused(image, options, error, message):
-    with pytest.raises(error, match=message):
-        inpaint(image, **options)
+def test_wrong_arguments_are_refused(image, given, refusal, message):
+    with pytest.raises(refusal, match=message):
+        inpaint(image, **given)
 
 
-@pytest.mark.parametrize("channels", ["apart", "together"])
-def test_an_observed_pixel_that_is_not_finite_is_named(channels):
-    video = np.moveaxis(np.stack([np.stack([LARGE] * 3, axis=-1)] * 2), -1, 1).copy()  # (T, C, H, W)
-    video[1, 2, 65, 9] = np.inf
-    with pytest.raises(
-        ValueError, match=r"^image: observed .* first at \(1, 2, 65, 9\); mark them as missing"
-    ):
-        inpaint(video, LARGE_MASK | True, channel_axis=1, channels=channels, **TILES)
+def test_an_observed_pixel_that_is_not_finite_is_named():
+    video = np.moveaxis(STACK, -1, 1).copy()  # (T, C, H, W)
+    video[1, 2, 15, 9] = np.inf
+    for given in ({}, {"time_axis": 0}):
+        with pytest.raises(
+            ValueError, match=r"^image: observed .* first at \(1, 2, 15, 9\); mark them as missing"
+        ):
+            inpaint(video, MASK | True, channel_axis=1, **given)

@@ -1,4 +1,4 @@
-"""``inpaint`` on a GPU, as CuPy's double has it: tiles go to the device, pixels come back where they were."""
+"""``inpaint`` by AIR on a GPU, as CuPy's double has it: pixels come back where they were."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from airnp.commands.demo import scene
 GREY = scene(40)[:34]
 COLOUR = np.stack([GREY, GREY[::-1], 1 - GREY], axis=-1)
 MASK = masks.random(GREY.shape, 0.3, seed=0)
-OPTIONS = {"tile": 24, "max_iter": 20, "stop": None, "seed": 3}
+OPTIONS = {"method": "air", "max_iter": 20, "stop": None, "seed": 3}
 
 
 @pytest.mark.parametrize(("dtype", "picture"), [("float64", GREY), ("float32", GREY), ("uint8", COLOUR)])
