@@ -249,7 +249,7 @@ def _with_ball(
 
 _PAPER, _INK, _PALE = (250, 249, 246), (38, 38, 44), (120, 120, 128)
 _HOLE = (226, 88, 62)
-_FULL_ERROR = 0.3  # errors from here on have the brightest colour
+_FULL_ERROR = 0.1  # errors from here on have the brightest colour
 # Dark to bright, and also different in lightness alone, for prints without colour.
 _HEAT = np.array([(12, 10, 30), (84, 20, 108), (186, 55, 84), (246, 142, 32), (252, 250, 190)])
 
