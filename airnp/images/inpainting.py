@@ -307,7 +307,9 @@ class _Work:
         else:
             choice = Choice(next(iter(candidates(values.shape[1], self.quality, False, self.given).values())))
         plan = choice.candidate.plan(device)
-        file = self._stage_file(values, observed, repr(choice.candidate), place)
+        # Trials that were stopped may choose otherwise than the call that continues.
+        stopped = bool(painter.stop_reason)
+        file = None if stopped else self._stage_file(values, observed, repr(choice.candidate), place)
         with ShareBar(painter.cost(observed, plan) * (2 if choice.flat else 1), self.progress) as bar:
             painter.on_progress, painter.file = bar.advance, file
             state, start = painter.fill(values, observed, plan)

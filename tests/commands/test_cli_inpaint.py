@@ -391,6 +391,19 @@ def test_the_same_command_continues_from_a_checkpoint(photo, monkeypatch):
     assert not Path("run.npz").exists()
 
 
+@pytest.mark.parametrize("first", ["--time-limit 1e-9", ""])
+def test_stopped_trials_leave_the_checkpoint_to_the_next_command(first, photo, monkeypatch):
+    line = "inpaint photo.png --mask mask.png --quality fast --quiet"
+    assert main(f"{line} -o whole.png") == 0
+    again = f"{line} -o out.png --force --checkpoint run.npz --checkpoint-every 1e-9"
+    with monkeypatch.context() as patch:
+        if not first:
+            interrupt_in(patch, round_of_patches=1)
+        assert main(f"{again} {first}") == (0 if first else 130)
+    assert main(again) == 0
+    assert Path("out.png").read_bytes() == Path("whole.png").read_bytes()
+
+
 def test_a_checkpoint_of_another_picture_is_refused(photo, capsys, monkeypatch):
     line = "inpaint photo.png --mask mask.png --method patches -o out.png --force --checkpoint run.npz"
     with monkeypatch.context() as patch:
