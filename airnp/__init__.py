@@ -18,6 +18,7 @@ from airnp.data.prepared import Operator
 from airnp.engines import CPU, CUDA
 from airnp.fitting import fit, fit_sparse
 from airnp.fleet.many import Outcome, fit_many
+from airnp.images.inpainted import Inpainting
 from airnp.images.inpainting import inpaint
 from airnp.model.fidelity import Huber, Squared
 from airnp.model.initialization import Balanced, Gaussian
@@ -58,6 +59,7 @@ __all__ = [
     "HeldOut",
     "History",
     "Huber",
+    "Inpainting",
     "Integers",
     "Objective",
     "Operator",

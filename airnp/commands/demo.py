@@ -6,10 +6,9 @@ import argparse
 import dataclasses
 import math
 import platform
-import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +24,7 @@ from airnp.commands.base import (
     shows_progress,
     whole_number,
 )
+from airnp.commands.inpaint import describe_choice
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -36,6 +36,7 @@ EXAMPLES = """\
   airnp demo
   airnp demo --mask text --output text-demo
   airnp demo --missing 0.7 --size 240
+  airnp demo --air --iterations 2000
 """
 
 
@@ -57,10 +58,11 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         help="share of the entries to hide, between 0 and 1, for --mask random (0.3)",
     )
     parser.add_argument(
-        "--seed", type=whole_number(0), default=0, help="for the mask and the start of the fit (%(default)s)"
+        "--seed", type=whole_number(0), default=0, help="for the mask, the trials and the fit (%(default)s)"
     )
+    parser.add_argument("--air", action="store_true", help="show beside it what AIR alone (airnp.fit) gives")
     parser.add_argument(
-        "--iterations", type=whole_number(1), default=10_000, help="iterations at most (%(default)s)"
+        "--iterations", type=whole_number(1), metavar="N", help="of AIR at most, with --air (10000)"
     )
     parser.add_argument("--force", action="store_true", help="overwrite the files of an earlier run")
     add_message_arguments(parser)
@@ -83,10 +85,13 @@ class Outcome:
     mask: str
     missing: float  # the share that is really missing, not the one asked for
     seed: int
-    n_iter: int
+    method: str
+    chosen: dict[str, Any]
+    expected_nmae: float
+    expected_error: float
     stop_reason: str
     seconds: float
-    scores: tuple[Score, ...]  # airnp.fit first
+    scores: tuple[Score, ...]  # airnp.inpaint first
     figure: Path
     report: Path
     command: str  # does the same again
@@ -96,6 +101,8 @@ def _run(options: argparse.Namespace) -> int:
     # Everything that can go wrong for reasons outside of the computation goes wrong before it.
     if options.missing is not None and options.mask != "random":
         raise UsageError(f"--missing goes with --mask random; --mask {options.mask} has its own share")
+    if options.iterations is not None and not options.air:
+        raise UsageError("--iterations goes with --air")
     try:
         import PIL.Image  # noqa: F401
     except ImportError as error:
@@ -110,35 +117,41 @@ def _run(options: argparse.Namespace) -> int:
     truth = scene(options.size)
     missing = options.missing or 0.3
     observed = _holes(options.mask, truth.shape, missing, options.seed)
-    # The fit cannot see the hidden values; `truth` serves only to measure the error.
-    Y = np.where(observed, truth, np.nan)
-    settings = {"seed": options.seed, "max_iter": options.iterations, "progress": shows_progress(options)}
-    started = time.perf_counter()
-    result = airnp.fit(Y.astype(np.float32), observed, **settings)
-    seconds = time.perf_counter() - started
-
-    completed = np.asarray(result.completed(), dtype=np.float64)
+    # The methods cannot see the hidden values; `truth` serves only to measure the error.
+    Y = np.where(observed, truth, np.nan).astype(np.float32)
+    progress = shows_progress(options)
+    found = airnp.inpaint(Y, observed, full=True, seed=options.seed, progress=progress)
+    if found.stop_reason == "interrupted":
+        raise KeyboardInterrupt
     answers = {
-        "airnp.fit": completed,
-        "row and column interpolation": fill_from_neighbours(Y, observed),
-        "mean of the observed entries": fill_with_mean(Y, observed),
+        "airnp.inpaint": found.image,
+        "biharmonic": airnp.inpaint(Y, observed, method="biharmonic"),
+        "linear interpolation": airnp.inpaint(Y, observed, method="linear"),
     }
+    iterations = options.iterations or 10_000
+    if options.air:
+        alone = airnp.fit(Y, observed, seed=options.seed, max_iter=iterations, progress=progress)
+        answers["AIR alone (airnp.fit)"] = alone.completed()
     holes = f"--mask {options.mask}" + (f" --missing {missing:g}" if options.mask == "random" else "")
+    spread = float(np.nanmax(Y) - np.nanmin(Y))
     outcome = Outcome(
         size=options.size,
         mask=options.mask,
         missing=1 - float(observed.mean()),
         seed=options.seed,
-        n_iter=result.n_iter,
-        stop_reason=result.stop_reason,
-        seconds=seconds,
+        method=found.method,
+        chosen=found.chosen,
+        expected_nmae=found.expected / spread,
+        expected_error=found.expected_error / spread,
+        stop_reason=found.stop_reason,
+        seconds=found.seconds,
         scores=tuple(_score(name, answer, truth, observed) for name, answer in answers.items()),
         figure=figure,
         report=report,
-        command=f"airnp demo --size {options.size} {holes} --seed {options.seed} "
-        f"--iterations {options.iterations}",
+        command=f"airnp demo --size {options.size} {holes} --seed {options.seed}"
+        + (f" --air --iterations {iterations}" if options.air else ""),
     )
-    _figure(truth, observed, completed, outcome).save(figure, optimize=True)
+    _figure(truth, observed, found, outcome).save(figure, optimize=True)
     report.write_text(_report(outcome), encoding="utf-8")
     return finish(options, dataclasses.asdict(outcome), _text(outcome))
 
@@ -153,7 +166,8 @@ def _holes(kind: str, shape: tuple[int, ...], missing: float, seed: int) -> Mask
     return masks.scratches(shape, seed=seed)
 
 
-def _score(method: str, answer: Picture, truth: Picture, observed: Mask) -> Score:
+def _score(method: str, answer: Any, truth: Picture, observed: Mask) -> Score:
+    answer = np.asarray(answer, dtype=np.float64)
     return Score(
         method,
         nmae=float(metrics.nmae(answer, truth, observed)),
@@ -231,48 +245,23 @@ def _with_ball(
     return np.where(dx**2 + dy**2 < 1, ball, picture)
 
 
-# --- simple methods to compare with ---
-
-
-def fill_with_mean(Y: Picture, mask: Mask) -> Picture:
-    """Fill the holes with the mean of the observed entries."""
-    return np.where(mask, Y, Y[mask].mean())
-
-
-def fill_from_neighbours(Y: Picture, mask: Mask) -> Picture:
-    """Fill the holes with the mean of two linear interpolations, along the row and along the column.
-
-    A line without any observed entry has nothing to interpolate and takes the mean of all observed entries.
-    """
-
-    def along_rows(values: Picture, observed: Mask) -> Picture:
-        places = np.arange(values.shape[1])
-        filled = np.full(values.shape, Y[mask].mean())
-        for line, kept, out in zip(values, observed, filled, strict=True):
-            if kept.any():
-                out[:] = np.interp(places, places[kept], line[kept])
-        return filled
-
-    return (along_rows(Y, mask) + along_rows(Y.T, mask.T).T) / 2
-
-
 # --- the figure and the report ---
 
 _PAPER, _INK, _PALE = (250, 249, 246), (38, 38, 44), (120, 120, 128)
 _HOLE = (226, 88, 62)
-_FULL_ERROR = 0.3  # errors from here on have the brightest colour
+_FULL_ERROR = 0.1  # errors from here on have the brightest colour
 # Dark to bright, and also different in lightness alone, for prints without colour.
 _HEAT = np.array([(12, 10, 30), (84, 20, 108), (186, 55, 84), (246, 142, 32), (252, 250, 190)])
 
 
-def _figure(truth: Picture, observed: Mask, completed: Picture, outcome: Outcome) -> Image:
-    """Draw the four panels side by side, with captions."""
+def _figure(truth: Picture, observed: Mask, found: airnp.Inpainting, outcome: Outcome) -> Image:
+    """Draw the five panels side by side, with captions."""
     from PIL import Image, ImageDraw, ImageFont
 
     size = outcome.size
     zoom = max(1, round(384 / size))
     side, margin, caption = size * zoom, 28, 72
-    width, height = 4 * side + 5 * margin, side + caption + 2 * margin
+    width, height = 5 * side + 6 * margin, side + caption + 2 * margin
     canvas = Image.new("RGB", (width, height), _PAPER)
     draw = ImageDraw.Draw(canvas)
     title, small = ImageFont.load_default(30), ImageFont.load_default(21)
@@ -282,8 +271,9 @@ def _figure(truth: Picture, observed: Mask, completed: Picture, outcome: Outcome
     panels = [
         ("original", f"{size} by {size} entries", _grey(truth)),
         ("with holes", f"{outcome.missing:.1%} missing", with_holes),
-        ("completed", f"NMAE {outcome.scores[0].nmae:.4f}", _grey(completed)),
-        ("absolute error", "", _heat(np.abs(completed - truth) / _FULL_ERROR)),
+        ("completed", f"NMAE {outcome.scores[0].nmae:.4f}", _grey(found.image)),
+        ("standard deviation", f"NMAE expected: {outcome.expected_nmae:.4f}", _heat(found.std / _FULL_ERROR)),
+        ("absolute error", "", _heat(np.abs(found.image - truth) / _FULL_ERROR)),
     ]
     top = margin + caption
     for place, (heading, detail, pixels) in enumerate(panels):
@@ -325,12 +315,14 @@ def _report(outcome: Outcome) -> str:
     return f"""# airnp demo
 
 A generated {outcome.size}×{outcome.size} picture lost {outcome.missing:.2%} of its entries (mask
-`{outcome.mask}`, seed {outcome.seed}). `airnp.fit` with its default settings completed it in
-{outcome.n_iter} iterations and {outcome.seconds:.1f} seconds; it ended because: {outcome.stop_reason}.
+`{outcome.mask}`, seed {outcome.seed}). `airnp.inpaint` with its default settings filled them in
+{outcome.seconds:.1f} seconds (method {describe_choice(outcome.method, outcome.chosen)}).
 
-![original, with holes, completed, absolute error]({outcome.figure.name})
+![original, with holes, completed, standard deviation, absolute error]({outcome.figure.name})
 
 Measured on the missing entries alone; NMAE is the mean absolute error over the range of the picture.
+`airnp.inpaint`, which does not know the missing entries, expects
+{outcome.expected_nmae:.4f} ± {outcome.expected_error:.4f}.
 
 | method | NMAE | PSNR |
 |---|---|---|
@@ -342,10 +334,12 @@ The same again: `{outcome.command}`
 
 
 def _text(outcome: Outcome) -> str:
-    width = max(len(score.method) for score in outcome.scores)
+    width = max(len("on the missing entries"), *(len(score.method) for score in outcome.scores))
     lines = [
         f"{outcome.size}×{outcome.size} picture, {outcome.missing:.1%} missing ({outcome.mask} mask)",
-        f"{outcome.n_iter} iterations in {outcome.seconds:.1f} s\n",
+        f"method {describe_choice(outcome.method, outcome.chosen)}",
+        f"filled in {outcome.seconds:.1f} s; expected NMAE "
+        f"{outcome.expected_nmae:.4f} ± {outcome.expected_error:.4f}\n",
         f"{'on the missing entries':<{width}}    NMAE      PSNR",
         *(f"{score.method:<{width}}  {score.nmae:.4f}  {score.psnr:5.2f} dB" for score in outcome.scores),
         f"\nwrote {outcome.figure}\nwrote {outcome.report}",

@@ -36,21 +36,17 @@ Facts = dict[str, Any]
 # --- arguments ---
 
 
-def add_fit_arguments(parser: argparse.ArgumentParser, *, time_limit: bool = True) -> None:
-    """Add the options of a fit that people want to choose; the defaults are those of `airnp.fit`.
-
-    A picture is many fits, which cannot share a time limit: the last ones would get nothing.
-    """
+def add_fit_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a fit that people want to choose; the defaults are those of `airnp.fit`."""
     group = parser.add_argument_group("the fit")
+    add_model_arguments(group)
+    add_time_limit_argument(group)
+    add_machine_arguments(group)
+
+
+def add_model_arguments(group: argparse._ArgumentGroup) -> None:
+    """Add what only :func:`airnp.fit` has: :data:`MODEL_OPTIONS`."""
     group.add_argument("--max-iter", type=whole_number(1), metavar="N", help="iterations at most (40000)")
-    if time_limit:
-        group.add_argument(
-            "--time-limit",
-            type=positive_number,
-            metavar="SECONDS",
-            help="stop after this time and write the result",
-        )
-    group.add_argument("--seed", type=whole_number(0), metavar="N", help="another start, another answer (0)")
     group.add_argument(
         "--regularizers",
         choices=("air", "dmf", "tv"),
@@ -61,6 +57,24 @@ def add_fit_arguments(parser: argparse.ArgumentParser, *, time_limit: bool = Tru
     )
     group.add_argument("--depth", type=whole_number(1), metavar="N", help="number of factors (3)")
     group.add_argument("--dtype", choices=("float32", "float64"), help="float32 is faster (that of the data)")
+
+
+MODEL_OPTIONS = ("max_iter", "regularizers", "rank", "depth", "dtype")
+
+
+def add_time_limit_argument(group: argparse._ArgumentGroup) -> None:
+    """Add ``--time-limit``."""
+    group.add_argument(
+        "--time-limit",
+        type=positive_number,
+        metavar="SECONDS",
+        help="stop after this time and write the result",
+    )
+
+
+def add_machine_arguments(group: argparse._ArgumentGroup) -> None:
+    """Add ``--seed``, ``--threads`` and ``--device``."""
+    group.add_argument("--seed", type=whole_number(0), metavar="N", help="another start, another answer (0)")
     group.add_argument("--threads", type=whole_number(1), metavar="N", help="CPU threads (all processors)")
     group.add_argument("--device", type=_device, help="cpu, cuda, or cuda:1 for the second GPU (cpu)")
 
@@ -71,15 +85,20 @@ def _device(text: str) -> str:
     return text
 
 
-def add_run_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add ``--checkpoint``, ``--checkpoint-every`` and ``--resume``."""
-    group = parser.add_argument_group("long runs")
+def add_checkpoint_arguments(group: argparse._ArgumentGroup, purpose: str) -> None:
+    """Add ``--checkpoint`` and ``--checkpoint-every``."""
     group.add_argument(
-        "--checkpoint", type=Path, metavar="FILE.npz", help="save the run now and then, for --resume"
+        "--checkpoint", type=Path, metavar="FILE.npz", help=f"save the run now and then, {purpose}"
     )
     group.add_argument(
         "--checkpoint-every", type=positive_number, metavar="SECONDS", help="how often to save it (30)"
     )
+
+
+def add_run_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add ``--checkpoint``, ``--checkpoint-every`` and ``--resume``."""
+    group = parser.add_argument_group("long runs")
+    add_checkpoint_arguments(group, "for --resume")
     group.add_argument(
         "--resume",
         type=Path,
@@ -115,7 +134,7 @@ def fit_options(options: argparse.Namespace) -> dict[str, Any]:
     """
     regularizers = {"air": None, "dmf": [], "tv": [airnp.TotalVariation()]}
     return {
-        **_chosen(options, "max_iter", "rank", "depth", "dtype"),
+        **chosen(options, "max_iter", "rank", "depth", "dtype"),
         **_engine(options),
         "seed": options.seed or 0,
         **({} if options.regularizers is None else {"regularizers": regularizers[options.regularizers]}),
@@ -166,7 +185,7 @@ def _engine(options: argparse.Namespace) -> dict[str, Any]:
     return {} if options.threads is None else {"engine": Auto(options.threads)}
 
 
-def _chosen(options: argparse.Namespace, *names: str) -> dict[str, Any]:
+def chosen(options: argparse.Namespace, *names: str) -> dict[str, Any]:
     """Return those of the options that have a value."""
     return {name: value for name in names if (value := getattr(options, name)) is not None}
 
@@ -209,7 +228,7 @@ def fit_ratings(
     options: argparse.Namespace, names: Names, ratings: Any, **settings: Any
 ) -> tuple[SparseFitResult, Facts]:
     """Fit a sparse matrix of ratings (users, items)."""
-    settings |= _chosen(options, "rank", "max_iter") | _engine(options) | checkpoint_options(options)
+    settings |= chosen(options, "rank", "max_iter") | _engine(options) | checkpoint_options(options)
     settings |= {"seed": options.seed or 0, "progress": shows_progress(options)}
     return _run(names, None, lambda: airnp.fit_ratings(ratings, **settings))
 

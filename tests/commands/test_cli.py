@@ -1,6 +1,7 @@
 """The command line as a whole, and the commands demo, info and bench."""
 
 import builtins
+import dataclasses
 import json
 import os
 import signal
@@ -20,7 +21,7 @@ from airnp.commands import main as cli
 from airnp.commands.base import WorkError
 from tests.commands.commandline import facts, main, mistake, start
 
-QUICK = "--size 24 --iterations 30"
+QUICK = "--size 32"
 
 
 def replace_run(monkeypatch, command, run):
@@ -88,6 +89,7 @@ def test_help_lists_every_command(capsys):
         ("demo --size big", "must be a whole number of at least 16, got 'big'"),
         ("demo --seed -1", "argument --seed: must be a whole number of at least 0, got '-1'"),
         ("demo --iterations 0", "must be a whole number of at least 1"),
+        ("demo --iterations 9", "--iterations goes with --air"),
         ("demo --missing 1", "argument --missing: must be a number between 0 and 1, got '1'"),
         ("demo --missing half", "must be a number between 0 and 1, got 'half'"),
         ("demo --missing nan", "must be a number between 0 and 1, got 'nan'"),
@@ -174,15 +176,17 @@ def test_demo_writes_a_picture_and_a_report(mask, capsys):
     assert main(f"demo --output {folder} --mask {mask} {QUICK}") == 0
     assert sorted(path.name for path in folder.iterdir()) == ["before_after.png", "report.md"]
     with Image.open(folder / "before_after.png") as figure:
-        side = 24 * 16
+        side = 32 * 12
         assert figure.mode == "RGB"
-        assert figure.width > 4 * side
+        assert figure.width > 5 * side
         assert figure.height > side
     report = (folder / "report.md").read_text(encoding="utf-8")
     shown = capsys.readouterr().out
-    for score in ("airnp.fit", "row and column interpolation", "mean of the observed entries"):
+    for score in ("airnp.inpaint", "biharmonic", "linear interpolation"):
         assert score in report
         assert score in shown
+    assert "airnp.fit" not in shown
+    assert "method auto: patch " in shown
     assert f"--mask {mask}" in report
     assert f"wrote {folder / 'before_after.png'}" in shown
 
@@ -196,7 +200,7 @@ def test_demo_is_silent_with_quiet(capsys):
 def test_demo_overwrites_only_with_force(name, folder, capsys, monkeypatch):
     Path(name).write_text("precious", encoding="utf-8")
     with monkeypatch.context() as patch:
-        patch.setattr(airnp, "fit", lambda *given, **named: pytest.fail("a fit before the check"))
+        patch.setattr(airnp, "inpaint", lambda *given, **named: pytest.fail("work before the check"))
         assert mistake(capsys, f"demo --output . {QUICK}") == f"{name} is there already; --force overwrites"
     assert Path(name).read_text(encoding="utf-8") == "precious"
     assert [path.name for path in folder.iterdir()] == [name]
@@ -215,23 +219,46 @@ def test_demo_without_pillow_names_the_extra(capsys, without):
 
 
 def test_demo_is_reproducible_and_hides_what_is_missing(monkeypatch, capsys):
-    seen, fit = [], airnp.fit
+    seen, inpaint = [], airnp.inpaint
 
     def spy(Y, mask, **options):
-        seen.append((Y, mask, options))
-        return fit(Y, mask, **options)
+        seen.append((Y, mask))
+        return inpaint(Y, mask, **options)
 
-    monkeypatch.setattr(airnp, "fit", spy)
+    monkeypatch.setattr(airnp, "inpaint", spy)
     line = f"demo --output . --missing 0.4 --seed 3 --force {QUICK}"
     first, second = (facts(capsys, line) for _ in range(2))
-    assert (first["size"], first["n_iter"], first["figure"]) == (24, 30, "before_after.png")
-    assert first["scores"][0]["method"] == "airnp.fit"
+    assert (first["size"], first["method"], first["figure"]) == (32, "auto", "before_after.png")
+    assert first["scores"][0]["method"] == "airnp.inpaint"
     assert first["scores"] == second["scores"]
-    Y, mask, options = seen[0]
-    assert np.isnan(Y[~mask]).all()
-    assert "truth" not in options
-    assert first["missing"] == 1 - mask.mean()
-    np.testing.assert_array_equal(mask, masks.random((24, 24), 0.4, seed=3))
+    # The truth is known here: the error to expect is of its order.
+    assert 0.3 < first["expected_nmae"] / first["scores"][0]["nmae"] < 3
+    assert first["expected_error"] < first["expected_nmae"]
+    assert first["missing"] == 1 - seen[0][1].mean()
+    for Y, mask in seen:
+        assert np.isnan(Y[~mask]).all()
+        np.testing.assert_array_equal(mask, masks.random((32, 32), 0.4, seed=3))
+
+
+def test_demo_shows_air_alone_on_request(capsys):
+    found = facts(capsys, f"demo {QUICK} --air --iterations 30")
+    assert [score["method"] for score in found["scores"]] == [
+        "airnp.inpaint",
+        "biharmonic",
+        "linear interpolation",
+        "AIR alone (airnp.fit)",
+    ]
+    assert found["command"].endswith("--air --iterations 30")
+
+
+def test_demo_is_interrupted_without_a_trace(monkeypatch, capsys):
+    inpaint = airnp.inpaint
+    interrupted = {"stop_reason": "interrupted"}
+    monkeypatch.setattr(
+        airnp, "inpaint", lambda *g, **o: dataclasses.replace(inpaint(*g, **o), **interrupted)
+    )
+    assert mistake(capsys, f"demo {QUICK}", code=130) == "interrupted"
+    assert list(Path("airnp-demo").iterdir()) == []
 
 
 @pytest.mark.parametrize("size", [16, 33, 128])
@@ -242,26 +269,6 @@ def test_scene_is_a_picture(size):
     assert picture.max() <= 1
     assert picture.std() > 0.15
     np.testing.assert_array_equal(picture, demo.scene(size))
-
-
-def test_fill_with_mean():
-    Y = np.array([[1.0, np.nan], [3.0, 8.0]])
-    np.testing.assert_array_equal(demo.fill_with_mean(Y, ~np.isnan(Y)), [[1.0, 4.0], [3.0, 8.0]])
-
-
-def test_fill_from_neighbours_interpolates_both_ways_and_keeps_observed_entries():
-    Y = np.array([[1.0, 2.0, 9.0], [4.0, 0.0, 6.0], [7.0, 10.0, 9.0]])
-    mask = np.ones((3, 3), dtype=bool)
-    mask[1, 1] = False
-    filled = demo.fill_from_neighbours(Y, mask)
-    assert filled[1, 1] == (5.0 + 6.0) / 2
-    np.testing.assert_array_equal(filled[mask], Y[mask])
-
-
-def test_fill_from_neighbours_with_an_empty_row():
-    Y = np.array([[2.0, 4.0], [np.nan, np.nan], [6.0, 8.0]])
-    filled = demo.fill_from_neighbours(Y, ~np.isnan(Y))
-    np.testing.assert_array_equal(filled[1], [(5.0 + 4.0) / 2, (5.0 + 6.0) / 2])
 
 
 # --- airnp info ---
