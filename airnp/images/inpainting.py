@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from airnp._arrays import dtype_name, from_numpy, to_numpy
-from airnp._checks import checked_choice, checked_number, checked_seed, checked_whole
+from airnp._checks import checked_choice, checked_number, checked_seed
 from airnp.data.bounds import Bounds
 from airnp.engines.threads import checked_threads, using
 from airnp.fitting import fit
@@ -49,7 +49,7 @@ _NOT_FOR_CHANNELS = (
 
 _FOR_AIR = tuple(name for name in inspect.signature(fit).parameters if name not in _NOT_FOR_CHANNELS)
 
-_MOST_CHANNELS = 24
+CHANNELS_TOGETHER = 24
 """Channels that one patch holds; more are filled in portions."""
 
 
@@ -169,16 +169,7 @@ def inpaint(
     began = time.perf_counter()
     checked_choice("method", method, METHODS)
     checked_choice("quality", quality, ("best", "fast"))
-    given = Overrides(
-        *(
-            None if value is None else checked_whole(name, value, least=least)
-            for name, value, least in (
-                ("patch", patch, 2),
-                ("search", search, 1),
-                ("neighbours", neighbours, 4),
-            )
-        )
-    )
+    given = Overrides.checked(patch, search, neighbours)
     if method != "air" and options:
         raise TypeError(
             f"{next(iter(options))}: an option of airnp.fit, which needs method='air'; got method={method!r}"
@@ -283,10 +274,14 @@ class _Work:
         scaled = ((image - low) / unit).astype(np.float32)
         with using(self.threads) as threads:
             parts = [
-                self._patches(scaled[:, first : first + _MOST_CHANNELS], observed[:, first : first + _MOST_CHANNELS],
-                              threads, (*place, first))
-                for first in range(0, image.shape[1], _MOST_CHANNELS)
-            ]  # fmt: skip
+                self._patches(
+                    scaled[:, first : first + CHANNELS_TOGETHER],
+                    observed[:, first : first + CHANNELS_TOGETHER],
+                    threads,
+                    (*place, first),
+                )
+                for first in range(0, image.shape[1], CHANNELS_TOGETHER)
+            ]
         values = np.concatenate([part[0] for part in parts], axis=1) * unit + low
         spread = np.concatenate([part[1] for part in parts], axis=1) * unit
         return Filled(values, spread, parts[0][2], low - margin, high + margin, unit, parts[0][3])
