@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from airnp._arrays import dtype_name, from_numpy, to_numpy
-from airnp._checks import checked_choice, checked_number, checked_seed, checked_whole
+from airnp._checks import checked_choice, checked_number, checked_seed
 from airnp.data.bounds import Bounds
 from airnp.engines.threads import checked_threads, using
 from airnp.fitting import fit
@@ -49,7 +49,7 @@ _NOT_FOR_CHANNELS = (
 
 _FOR_AIR = tuple(name for name in inspect.signature(fit).parameters if name not in _NOT_FOR_CHANNELS)
 
-_MOST_CHANNELS = 24
+CHANNELS_TOGETHER = 24
 """Channels that one patch holds; more are filled in portions."""
 
 
@@ -169,16 +169,7 @@ def inpaint(
     began = time.perf_counter()
     checked_choice("method", method, METHODS)
     checked_choice("quality", quality, ("best", "fast"))
-    given = Overrides(
-        *(
-            None if value is None else checked_whole(name, value, least=least)
-            for name, value, least in (
-                ("patch", patch, 2),
-                ("search", search, 1),
-                ("neighbours", neighbours, 4),
-            )
-        )
-    )
+    given = Overrides.checked(patch, search, neighbours)
     if method != "air" and options:
         raise TypeError(
             f"{next(iter(options))}: an option of airnp.fit, which needs method='air'; got method={method!r}"
@@ -284,8 +275,8 @@ class _Work:
         for one, frame, seen in zip(scaled, image, observed, strict=True):
             one[...] = (np.where(seen, frame, 0).astype(np.float64) - low) / unit * seen
         with using(self.threads) as threads:
-            starts = range(0, image.shape[1], _MOST_CHANNELS)
-            portions = [slice(first, first + _MOST_CHANNELS) for first in starts]
+            starts = range(0, image.shape[1], CHANNELS_TOGETHER)
+            portions = [slice(first, first + CHANNELS_TOGETHER) for first in starts]
             parts: list[tuple[Values, Values, Choice, str]] = []
             for some in portions:
                 if parts and parts[-1][3] == "interrupted":

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,9 @@ _SMALLEST_SIDE = 16
 
 _FEW = 0.01
 """Share of the gaps that may be far from observed pixels without a smaller copy."""
+
+_ROUNDING = 2.0**-20
+"""Pixels are rounded to multiples of this for the mean of a channel."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +78,22 @@ def count_levels(observed: Bools) -> int:
         observed = shrink(np.zeros(observed.shape, np.float32), observed)[1]
         count += 1
     return count
+
+
+def channel_sums(values: Any, observed: Any) -> tuple[Any, Any]:
+    """Return the sum and the number of the observed pixels of each channel of a picture (T, C, H, W).
+
+    Pixels are rounded to multiples of 2⁻²⁰ and their sums are exact, so the order of summation does not matter.
+    The arrays may be Dask's.
+    """
+    known = np.rint(np.where(observed, values, np.float32(0)) * np.float32(1 / _ROUNDING))
+    return known.sum((0, 2, 3), dtype=np.float64) * _ROUNDING, observed.sum((0, 2, 3))
+
+
+def channel_means(sums: Any, counts: Any) -> Values:
+    """Return the mean of each channel (C, 1, 1), by its sum and number of observed pixels."""
+    means: Values = (sums / np.maximum(counts, 1)).astype(np.float32)[:, np.newaxis, np.newaxis]
+    return means
 
 
 class Painter:
@@ -152,9 +172,7 @@ class Painter:
             height, width = values.shape[-2:]
             X = np.where(observed, values, enlarge(coarse.values, (height, width)))
         else:
-            known = np.where(observed, values, np.float32(0))
-            means = known.sum((0, 2, 3)) / np.maximum(observed.sum((0, 2, 3)), 1)
-            X = np.where(observed, values, means[:, np.newaxis, np.newaxis].astype(np.float32))
+            X = np.where(observed, values, channel_means(*channel_sums(values, observed)))
         surface: tuple[Stage, ...] = (Smooth(),) if levels else (Harmonic(), Smooth())
         return self.advance(State(X, np.zeros_like(X)), observed, surface)
 

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from airnp._checks import checked_whole
 from airnp.data.holdout import have_holes, like_the_gaps
 from airnp.images.painting import Painter, Plan, State
 from airnp.resemblance.patch_graph import GraphSettings
@@ -52,6 +53,17 @@ class Overrides:
     patch: int | None = None
     search: int | None = None
     neighbours: int | None = None
+
+    @classmethod
+    def checked(cls, patch: Any, search: Any, neighbours: Any) -> Overrides:
+        """Return the choices of a caller; raise unless they are whole numbers that are large enough."""
+        given = (("patch", patch, 2), ("search", search, 1), ("neighbours", neighbours, 4))
+        return cls(
+            *(
+                None if value is None else checked_whole(name, value, least=least)
+                for name, value, least in given
+            )
+        )
 
 
 @dataclass(frozen=True)
@@ -168,7 +180,7 @@ def candidates(channels: int, quality: Quality, scattered: bool, given: Override
 
 
 def choose(
-    values: Values,
+    values: Any,
     observed: Bools,
     quality: Quality,
     given: Overrides,
@@ -176,7 +188,10 @@ def choose(
     seed: int,
     xp: Any = None,
 ) -> Choice:
-    """Try candidates on parts of a picture (T, C, H, W); return the best, and what its errors teach."""
+    """Try candidates on parts of a picture (T, C, H, W); return the best, and what its errors teach.
+
+    ``values`` may be an array of Dask: only the parts are computed.
+    """
     rng = np.random.default_rng([seed, 15])
     scattered = not have_holes(_flat(observed))
     tried = candidates(values.shape[1], quality, scattered, given)
@@ -261,7 +276,7 @@ class Part:
 
 
 def sample(
-    values: Values, observed: Bools, scattered: bool, quality: Quality, rng: np.random.Generator
+    values: Any, observed: Bools, scattered: bool, quality: Quality, rng: np.random.Generator
 ) -> Iterator[Part]:
     """Yield parts of a picture with about as many gaps as the whole, and pixels of them to hold out."""
     from scipy.ndimage import find_objects, label
@@ -291,7 +306,7 @@ def sample(
         seen = observed[place]
         held = _held_out(seen[0], _flat(seen), scattered, rng)[np.newaxis]
         if held.sum() >= 20 and (seen & ~held).any(axis=(0, 2, 3)).all():
-            yield Part(values[place], seen & ~held, held, deep)
+            yield Part(np.asarray(values[place]), seen & ~held, held, deep)
 
 
 def depth(observed: Bools) -> float:
