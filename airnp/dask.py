@@ -18,7 +18,7 @@ import numpy as np
 from airnp._arrays import to_numpy
 from airnp._checks import checked_choice, checked_seed, checked_whole
 from airnp.engines.threads import checked_threads, using
-from airnp.images.inpainting import CHANNELS_TOGETHER, PixelLimits
+from airnp.images.inpainting import CHANNELS_TOGETHER, PixelLimits, from_unit, to_unit
 from airnp.images.levels import enlarge, shrink
 from airnp.images.masked_image import Layout, check_kind, check_mask, nothing_observed_error, read_marks
 from airnp.images.painting import Painter, Plan, State, channel_means, channel_sums, count_levels
@@ -270,7 +270,7 @@ def _with_halo(array: Any, depth: tuple[int, ...]) -> Any:
 
 
 def _scaled(low: float, unit: float, image: Any, observed: Any) -> Any:
-    return np.where(observed, ((image - low) / unit).astype(np.float32), np.float32(0))
+    return to_unit(image, observed, low, unit)
 
 
 def _shrunk(which: int, values: Any, observed: Any) -> Any:
@@ -328,5 +328,5 @@ def _finish(
     observed: Any,
 ) -> Any:
     """Return pixels in units of the image; observed ones as they were."""
-    content = limits.to_pixels(filled * unit + low, low - margin, high + margin)
+    content = limits.to_pixels(from_unit(filled, low, unit, image.dtype), low - margin, high + margin)
     return np.where(observed, image, content)

@@ -100,7 +100,7 @@ def test_modules_are_worth_a_file():
         if not path.stem.startswith("__")
     }
     small = [name for name, lines in sizes.items() if lines < 60]
-    assert len(MODULES) <= 150
+    assert len(MODULES) <= 160
     assert len(small) <= 12, small
 
 

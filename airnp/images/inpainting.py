@@ -273,7 +273,7 @@ class _Work:
         unit = high - low if high > low else 1.0
         scaled = np.empty(image.shape, np.float32)
         for one, frame, seen in zip(scaled, image, observed, strict=True):
-            one[...] = (np.where(seen, frame, 0).astype(np.float64) - low) / unit * seen
+            one[...] = to_unit(frame, seen, low, unit)
         with using(self.threads) as threads:
             starts = range(0, image.shape[1], CHANNELS_TOGETHER)
             portions = [slice(first, first + CHANNELS_TOGETHER) for first in starts]
@@ -282,12 +282,8 @@ class _Work:
                 if parts and parts[-1][3] == "interrupted":
                     self.deadline = -math.inf
                 parts.append(self._patches(scaled[:, some], observed[:, some], threads, (*place, some.start)))
-        # As precise as the image: numbers around a million need float64.
-        kind = np.result_type(image.dtype, np.float32, np.min_scalar_type(unit))
-        values, spread = (
-            np.concatenate(each, axis=1).astype(kind) for each in list(zip(*parts, strict=True))[:2]
-        )
-        values, spread = values * unit + low, spread * unit
+        values, spread = (np.concatenate(each, axis=1) for each in list(zip(*parts, strict=True))[:2])
+        values, spread = from_unit(values, low, unit, image.dtype), from_unit(spread, 0, unit, image.dtype)
         reason = next((part[3] for part in parts if part[3] != "done"), "done")
         return Filled(values, spread, parts[0][2], low - margin, high + margin, unit, reason)
 
@@ -356,6 +352,18 @@ class _Work:
             return np.asarray(to_numpy(result.matrix))
 
         return _each_channel(image, observed, complete)
+
+
+def to_unit(image: Values, observed: Bools, low: float, unit: float) -> Values:
+    """Return pixels scaled to [0, 1] as float32, 0 where missing."""
+    scaled = (np.where(observed, image, 0).astype(np.float64) - low) / unit
+    return np.where(observed, scaled, 0).astype(np.float32)
+
+
+def from_unit(values: Values, low: float, unit: float, dtype: Any) -> Values:
+    """Return scaled pixels in units of the image, as precise as it is: large numbers need float64."""
+    kind = np.result_type(dtype, np.float32, np.min_scalar_type(unit))
+    return np.asarray(values.astype(kind) * unit + low)
 
 
 def observed_range(image: Values, observed: Bools) -> tuple[float, float]:

@@ -83,7 +83,8 @@ def count_levels(observed: Bools) -> int:
 def channel_sums(values: Any, observed: Any) -> tuple[Any, Any]:
     """Return the sum and the number of the observed pixels of each channel of a picture (T, C, H, W).
 
-    Pixels are rounded to multiples of 2⁻²⁰ and their sums are exact, so the order of summation does not matter.
+    Pixels are rounded to multiples of 2⁻²⁰ and their sums are exact, so the order of summation does not
+    matter.
     The arrays may be Dask's.
     """
     known = np.rint(np.where(observed, values, np.float32(0)) * np.float32(1 / _ROUNDING))

@@ -28,10 +28,13 @@ Quality = Literal["best", "fast"]
 _SHARE = 0.06
 """Share of the observed pixels that are held out."""
 
-_SIDE = {"best": 160, "fast": 104}
+_SIDE = {"best": 88, "fast": 64}
 """Side, in pixels, of the parts that trials use; larger if the holes are."""
 
-_PARTS = {"best": 2, "fast": 1}
+_LARGEST_SIDE = 320
+"""Of a part with large holes."""
+
+_PARTS = {"best": 3, "fast": 2}
 
 _LARGEST_ROW = 110
 """Patches with more entries than this take too long."""
@@ -155,7 +158,7 @@ class Choice:
 
 def candidates(channels: int, quality: Quality, scattered: bool, given: Overrides) -> dict[str, Candidate]:
     """Return the ways to fill a picture that are worth trying, by name."""
-    small, large = {1: (6, 8), 2: (5, 7), 3: (5, 6), 4: (4, 5)}.get(
+    small, large = {1: (6, 8), 2: (5, 6), 3: (4, 5), 4: (4, 5)}.get(
         channels, (int(max(2, (_LARGEST_ROW / channels) ** 0.5)),) * 2
     )
     # Scattered gaps want small patches. In holes, large ones carry structure further.
@@ -166,9 +169,9 @@ def candidates(channels: int, quality: Quality, scattered: bool, given: Override
     for side in sorted(sides, reverse=True):
         own = Round(
             patch=side,
-            stride=max(1, side // 2),
+            stride=(side + 1) // 2 + (quality == "fast"),
             search=given.search or 10,
-            neighbours=given.neighbours or (80 if quality == "best" else 64),
+            neighbours=given.neighbours or (80 if quality == "best" and channels == 1 else 64),
             answers=12 if quality == "best" else 8,
         )
         steps = (1.7, 1.7, 1.0) if quality == "best" else (1.7, 1.0)
@@ -289,7 +292,7 @@ def sample(
         largest = max(
             (max(box[0].stop - box[0].start, box[1].stop - box[1].start) for box in boxes), default=0
         )
-        side = min(max(side, 4 * largest), 2 * _SIDE["best"])
+        side = min(max(2 * side, 4 * largest), _LARGEST_SIDE)
     tall, wide = min(side, height), min(side, width)
     whole = (tall, wide) == (height, width)
     gaps = np.asarray(~observed.all(axis=1))
@@ -298,10 +301,12 @@ def sample(
         frame = int(rng.integers(frames))
         top, left = (int(rng.integers(length - size + 1)) for length, size in ((height, tall), (width, wide)))
         window = gaps[frame, top : top + tall, left : left + wide]
-        if 0 < window.sum() < 0.98 * window.size:
-            places.append((abs(float(window.mean()) - float(gaps.mean())), frame, top, left))
-    count = _PARTS[quality] if tall * wide * 4 < height * width else 1
-    for _, frame, top, left in sorted(places)[:count]:
+        share = float(window.mean())
+        if 0 < share < 0.98:
+            # Windows with few gaps teach little; others count as they come, to be typical of the picture.
+            places.append((max(0.0, 0.5 * float(gaps.mean()) - share), len(places), frame, top, left))
+    count = 1 if deep else min(_PARTS[quality], -(-height * width // (2 * tall * wide)))
+    for _, _, frame, top, left in sorted(places)[:count]:
         place = (slice(frame, frame + 1), slice(None), slice(top, top + tall), slice(left, left + wide))
         seen = observed[place]
         held = _held_out(seen[0], _flat(seen), scattered, rng)[np.newaxis]
