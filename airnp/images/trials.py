@@ -202,6 +202,8 @@ def choose(
     parts = list(sample(values, observed, scattered, quality, rng))
     if not parts:
         return Choice(first)
+    if parts[0].deep:  # holes want the largest patches, and trials of holes take long
+        tried = dict([next(iter(tried.items()))])
     evidence = [_try(part, tried, painter, xp) for part in parts]
     truth = np.concatenate([part.truth for part in parts])
     weights = np.concatenate([part.weights for part in parts])
