@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy import ndimage
-from scipy.interpolate import LinearNDInterpolator, NearestNDInterpolator
 
 from airnp._checks import checked_choice, checked_whole
 from airnp.baselines.common import Bools, Values, complete_each, line_means
+from airnp.images.surfaces import linear_surface
 
 
 def mean(Y: Any, mask: Any = None, *, by: str = "all") -> Any:
@@ -135,22 +134,7 @@ def linear(Y: Any, mask: Any = None) -> Any:
     >>> bool(np.allclose(linear(ramp, mask), ramp))
     True
     """
-
-    def complete(values: Values, mask: Bools) -> Values:
-        # A pixel with eight observed neighbours is no corner of a triangle around a gap: every circle through
-        # it that is larger than a cell of the grid contains one of them.
-        rim = mask & ndimage.binary_dilation(~mask, structure=np.ones((3, 3)))
-        corners, gaps = np.argwhere(rim), np.argwhere(~mask)
-        filled = NearestNDInterpolator(corners, values[rim])(gaps)
-        # All on one line: no triangles.
-        if np.linalg.matrix_rank(corners - corners[0]) == 2:
-            between = LinearNDInterpolator(corners, values[rim])(gaps)
-            filled = np.where(np.isnan(between), filled, between)
-        X = values.copy()
-        X[~mask] = filled
-        return X
-
-    return complete_each(Y, mask, complete, "they are bridged from the nearest observed ones")
+    return complete_each(Y, mask, linear_surface, "they are bridged from the nearest observed ones")
 
 
 def biharmonic(Y: Any, mask: Any = None) -> Any:

@@ -298,7 +298,7 @@ def sample(
     tall, wide = min(side, height), min(side, width)
     whole = (tall, wide) == (height, width)
     gaps = np.asarray(~observed.all(axis=1))
-    places = []
+    places: list[tuple[float, int, int, int, int]] = []
     for _ in range(1 if whole and frames == 1 else 40):
         frame = int(rng.integers(frames))
         top, left = (int(rng.integers(length - size + 1)) for length, size in ((height, tall), (width, wide)))
