@@ -47,8 +47,11 @@ def summarize(
     for cell in finished:
         by_row.setdefault(cell["row"], []).append(cell)
     measured = list(times)
-    ours = {name for name, filler in experiment.methods.items() if filler.is_ours}
-    lines = [_line(case, by_row[name], ours) for name, case in experiment.rows.items() if name in by_row]
+    fillers = experiment.methods
+    others = {name for name, filler in fillers.items() if not (filler.is_ours or filler.on_request)}
+    slow = {name for name, filler in fillers.items() if filler.on_request and not filler.is_ours}
+    rows = experiment.rows.items()
+    lines = [_line(case, by_row[name], others, slow) for name, case in rows if name in by_row]
     groups = {f"{half} {size}": _group(lines, half, size) for half, size in GROUPS}
     return {
         "methods": [name for name in experiment.methods if any(name in line["errors"] for line in lines)],
@@ -67,7 +70,11 @@ def summarize(
     }
 
 
-def _line(case: problems.Case, cells: Sequence[Record], ours: set[str]) -> Line:
+def _line(case: problems.Case, cells: Sequence[Record], others: set[str], slow: set[str]) -> Line:
+    """Return the means of a problem, and our error over the lowest of the others.
+
+    Methods that run on request exist for some problems only, so they are compared apart.
+    """
     by_method: dict[str, list[Record]] = {}
     for cell in cells:
         by_method.setdefault(cell["method"], []).append(cell)
@@ -88,15 +95,17 @@ def _line(case: problems.Case, cells: Sequence[Record], ours: set[str]) -> Line:
         "psnr": means("psnr"),
         "ssim": means("ssim"),
     }
-    others = {name: error for name, error in line["errors"].items() if name not in ours}
-    if OURS not in by_method or not others:
+    errors = line["errors"]
+    if OURS not in by_method or not others & errors.keys():
         return line
-    own, best = line["errors"][OURS], min(others, key=others.__getitem__)
-    facts = {"best_other": best, "ratio": own / others[best]}
+    own, best = errors[OURS], min(others & errors.keys(), key=errors.__getitem__)
+    facts = {"best_other": best, "ratio": own / errors[best]}
+    if slow & errors.keys():
+        facts["slow_ratio"] = own / min(errors[name] for name in slow & errors.keys())
     for key in ("coverage", "expected", "mae"):
         facts[key] = means(key).get(OURS)
     if FAST in by_method:
-        facts["fast_ratio"] = line["errors"][FAST] / own
+        facts["fast_ratio"] = errors[FAST] / own
     return line | facts
 
 
@@ -123,7 +132,7 @@ def _group(lines: Sequence[Line], half: str, size: str) -> dict[str, Any]:
 def _statistics(lines: Sequence[Line]) -> dict[str, Any]:
     ratios = [line["ratio"] for line in lines]
     covered = [line["coverage"] for line in lines if line["coverage"] is not None]
-    fast = [line["fast_ratio"] for line in lines if "fast_ratio" in line]
+    fast, slow = ([line[key] for line in lines if key in line] for key in ("fast_ratio", "slow_ratio"))
     expected = [line["expected"] / line["mae"] for line in lines if line["expected"] is not None]
     return {
         "n": len(lines),
@@ -135,6 +144,9 @@ def _statistics(lines: Sequence[Line]) -> dict[str, Any]:
         "least_coverage": min(covered, default=None),
         "most_coverage": max(covered, default=None),
         "fast_ratio": geometric_mean(fast) if fast else None,
+        "slow_ratio": geometric_mean(slow) if slow else None,
+        "slow_lowest": sum(ratio <= 1 for ratio in slow) / len(slow) if slow else None,
+        "slow_n": len(slow),
         "expected_ratio": geometric_mean(expected) if expected else None,
         "expected_spread": float(np.std(np.log(expected))) if expected else None,
     }
