@@ -8,6 +8,7 @@ import numpy as np
 
 from tests.cupy_double.array import ndarray
 from tests.cupy_double.functions import asarray
+from tests.cupy_double.streams import current_stream
 
 
 class csr_matrix:  # noqa: N801
@@ -48,6 +49,14 @@ class csr_matrix:  # noqa: N801
     @property
     def ndim(self) -> int:
         return 2
+
+    def __matmul__(self, other: Any) -> ndarray:
+        """Return the product with a vector or matrix of the device, which CuPy hands to cuSPARSE."""
+        if not isinstance(other, ndarray):
+            raise TypeError(f"Unsupported type {type(other)}")
+        if current_stream().is_capturing():
+            raise NotImplementedError("calling cuSPARSE API during stream capture is currently unsupported")
+        return asarray(self.get() @ other.get())
 
     def get(self) -> Any:
         """Return the matrix of SciPy."""
