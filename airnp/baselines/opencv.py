@@ -14,7 +14,7 @@ _BLOCK = 16
 
 
 def navier_stokes(Y: Any, mask: Any = None, *, radius: int = 1) -> Any:
-    """Continue isophotes into the gaps of an image, by :func:`cv2.inpaint`. Observed entries are kept.
+    """Continue isophotes into the gaps of an image, by ``cv2.inpaint``. Observed entries are kept.
 
     The order of rows and columns must mean something, as in an image. OpenCV's 16-bit form is used, on the
     range of the observed entries; the answer stays in that range.
@@ -53,7 +53,7 @@ def navier_stokes(Y: Any, mask: Any = None, *, radius: int = 1) -> Any:
 
 
 def telea(Y: Any, mask: Any = None, *, radius: int = 2) -> Any:
-    """Fill the gaps of an image inwards from weighted neighbours, by :func:`cv2.inpaint`. Observed are kept.
+    """Fill the gaps of an image inwards from weighted neighbours, by ``cv2.inpaint``. Observed are kept.
 
     The order of rows and columns must mean something, as in an image. OpenCV's 16-bit form is used, on the
     range of the observed entries; the answer stays in that range.
@@ -95,7 +95,7 @@ def fsr(Y: Any, mask: Any = None, *, quality: str = "fast") -> Any:
     """Fill the gaps of an image by frequency-selective reconstruction. Observed entries are kept.
 
     Blocks are modelled as sums of a few Fourier functions, fitted to the observed entries around them, by
-    :func:`cv2.xphoto.inpaint`. The order of rows and columns must mean something, as in an image. OpenCV has
+    ``cv2.xphoto.inpaint``. The order of rows and columns must mean something, as in an image. OpenCV has
     an 8-bit form only, so filled entries are multiples of 1/255 of the range of the observed entries.
 
     Parameters

@@ -145,8 +145,8 @@ def inpaint(
     -----
     Gaps start from a smooth surface; those far from observed pixels from a smaller copy of the picture, which
     was filled before. Then patches are joined with those that resemble them, and the energy of that graph is
-    minimised (:mod:`airnp.resemblance.patch_graph`). Then groups of resembling patches are modelled by
-    Gaussians, a few times (:mod:`airnp.resemblance.patches`). Only patches that touch a gap cost time.
+    minimised (``airnp.resemblance.patch_graph``). Then groups of resembling patches are modelled by
+    Gaussians, a few times (``airnp.resemblance.patches``). Only patches that touch a gap cost time.
 
     A patch holds all channels, so they share what they know, also where each has gaps of its own.
 

@@ -1,6 +1,6 @@
 r"""The graph of a picture's patches, in closed form: patches that look alike should go on alike.
 
-The energy of the graph is one of pixels, xᵀ L′ x; :mod:`airnp.resemblance.patch_graph` derives the weights
+The energy of the graph is one of pixels, xᵀ L′ x; ``airnp.resemblance.patch_graph`` derives the weights
 of its edges and L′. Order 1 is xᵀ L′ x, with the gradient 2 L′ x; order 2 is ‖L′ x‖², with the gradient 2
 L′(L′ x), since L′ is symmetric. L′² is never formed.
 

@@ -8,7 +8,7 @@ covariance is C = W Wᵀ + Ψ, which is never formed. With w_j the rows of W, an
     \hat z = A^{-1} \sum_{j∈o} w_j (y_j - μ_j) / ψ_j, \qquad
     \mathrm{cov}(z | y_o) = A^{-1},
 
-which is C_oo⁻¹ through the other side (Woodbury), at the cost of k³ for a row instead of |o|³. In the M step
+which is C_oo⁻¹ through the other side (Woodbury), at the cost of k³ for a row. In the M step
 each column is a regression of its observed entries on E z, with E z zᵀ = ẑ ẑᵀ + A⁻¹; the mean is the
 coefficient of a constant. A ridge of λ keeps loadings of columns with few entries small.
 

@@ -184,7 +184,7 @@ def fit_table(
     observed : bool ndarray (n, d)
         Each column has an observed entry.
     method : {"auto", "em", "local", "air"}
-        ``"auto"`` blends all models of :mod:`airnp.resemblance.rows`, ``"em"`` Gaussians over all rows with
+        ``"auto"`` blends all models of ``airnp.resemblance.rows``, ``"em"`` Gaussians over all rows with
         several ridges, ``"local"`` these and the nearest rows. ``"air"`` is :func:`airnp.fit`.
     seed : int
     replicates : int
