@@ -117,75 +117,160 @@ def apply_laplacian(starts, others, weights, x, out):
         out[p] = total
 
 
-@njit(nogil=True, cache=True, fastmath=_FASTMATH)
-def solve(starts, others, weights, x, unknown, first_order, second_order, tolerance, most):
-    """Minimise second_order·‖L x‖² + first_order·xᵀ L x over the unknown pixels of x, in place.
+@njit(nogil=True, cache=True)
+def columns_of_unknown(starts, others, weights, unknown, place, rows, row_starts, columns, entries):
+    """Write the columns of L that belong to unknown pixels, row by row; return how many rows are not zero.
 
-    Conjugate gradients, preconditioned by the diagonal, until the residual is ``tolerance`` times what it was
-    at x = 0 on the unknown pixels, or after ``most`` iterations. Returns how many there were.
+    ``place`` (n,) has the number of each unknown pixel, −1 elsewhere. The first rows are those of the unknown
+    pixels, in their order; the others follow. Row r of the matrix is row ``rows[r]`` of L. Edges that stand
+    twice become one entry; the diagonal is the first entry of the row of an unknown pixel.
     """
-    n, m = x.size, unknown.size
-    first, second = np.empty(n, np.float32), np.empty(n, np.float32)
-    full = np.zeros(n, np.float32)
-    over, r, z = np.empty(m, np.float64), np.empty(m, np.float64), np.empty(m, np.float64)
-    direction = np.empty(m, np.float64)
-    for i in range(m):
-        p = unknown[i]
-        degree, squares = 0.0, 0.0
+    n, m = place.size, unknown.size
+    slot = np.full(m, -1, np.int64)
+    count, size = 0, 0
+    for number in range(m + n):
+        p = unknown[number] if number < m else number - m
+        if number >= m and place[p] >= 0:
+            continue
+        begin = size
+        if number < m:
+            columns[size], entries[size] = number, np.float32(0)
+            slot[number] = size
+            size += 1
         for e in range(starts[p], starts[p + 1]):
-            degree += weights[e]
-            squares += weights[e] * weights[e]
-        diagonal = second_order * (degree * degree + squares) + first_order * degree
-        over[i] = 1.0 / diagonal if diagonal > 0 else 0.0
-    # What the residual would be with zeros at the unknown pixels sets the scale.
-    for p in range(n):
-        full[p] = x[p]
+            if number < m:
+                entries[begin] += weights[e]
+            i = place[others[e]]
+            if i < 0:
+                continue
+            if slot[i] < begin:
+                slot[i] = size
+                columns[size], entries[size] = i, np.float32(0)
+                size += 1
+            entries[slot[i]] -= weights[e]
+        if size > begin:
+            rows[count], row_starts[count] = p, begin
+            count += 1
+    row_starts[count] = size
+    return count
+
+
+@njit(nogil=True, cache=True, fastmath=_FASTMATH)
+def apply_energy(row_starts, columns, entries, count, x, first_order, second_order, out):
+    """Write second_order·BᵀB x + first_order·(L_UU x) for the columns B of the unknown pixels; x is (m, C)."""
+    m, C = x.shape
+    sums = np.empty(C, np.float32)
     for i in range(m):
-        full[unknown[i]] = np.float32(0)
-    apply_laplacian(starts, others, weights, full, first)
-    apply_laplacian(starts, others, weights, first, second)
-    scale = 0.0
+        for c in range(C):
+            out[i, c] = np.float32(0)
+    for r in range(count):
+        for c in range(C):
+            sums[c] = np.float32(0)
+        for e in range(row_starts[r], row_starts[r + 1]):
+            i, entry = columns[e], entries[e]
+            for c in range(C):
+                sums[c] += entry * x[i, c]
+        if r < m:
+            for c in range(C):
+                out[r, c] += first_order * sums[c]
+        if second_order > 0:
+            for c in range(C):
+                sums[c] *= second_order
+            for e in range(row_starts[r], row_starts[r + 1]):
+                i, entry = columns[e], entries[e]
+                for c in range(C):
+                    out[i, c] += entry * sums[c]
+
+
+@njit(nogil=True, cache=True, fastmath=_FASTMATH)
+def solve(starts, others, weights, X, unknown, first_order, second_order, tolerance, most):
+    """Minimise second_order·‖L x‖² + first_order·xᵀ L x over the unknown pixels of each row x of X, in place.
+
+    Conjugate gradients for all rows of X (C, n) side by side, preconditioned by the diagonal, until every
+    residual is ``tolerance`` times what it was at x = 0 on the unknown pixels, or after ``most`` iterations.
+    Returns how many there were. Only the columns of L that belong to unknown pixels take part.
+    """
+    C, n = X.shape
+    m = unknown.size
+    first_order, second_order = np.float32(first_order), np.float32(second_order)
+    place = np.full(n, -1, np.int64)
+    most_entries = m
     for i in range(m):
         p = unknown[i]
-        b = second_order * second[p] + first_order * first[p]
-        scale += b * b * over[i]
-    apply_laplacian(starts, others, weights, x, first)
-    apply_laplacian(starts, others, weights, first, second)
-    rz = 0.0
+        place[p] = i
+        most_entries += 2 * (starts[p + 1] - starts[p])
+    rows, row_starts = np.empty(n, np.int64), np.empty(n + 1, np.int64)
+    columns, entries = np.empty(most_entries, np.int32), np.empty(most_entries, np.float32)
+    count = columns_of_unknown(starts, others, weights, unknown, place, rows, row_starts, columns, entries)
+
+    over = np.zeros(m, np.float32)
+    for r in range(count):
+        for e in range(row_starts[r], row_starts[r + 1]):
+            over[columns[e]] += second_order * entries[e] * entries[e]
     for i in range(m):
-        p = unknown[i]
-        r[i] = -(second_order * second[p] + first_order * first[p])
-        z[i] = r[i] * over[i]
-        direction[i] = z[i]
-        rz += r[i] * z[i]
-    for p in range(n):
-        full[p] = np.float32(0)
-    for iteration in range(most):
-        if rz <= tolerance * tolerance * scale:
-            return iteration
+        diagonal = over[i] + first_order * entries[row_starts[i]]
+        over[i] = np.float32(1) / diagonal if diagonal > 0 else np.float32(0)
+
+    # The right-hand side is what the known pixels alone ask for: the gradient with zeros at the unknown ones.
+    r, x, product = np.zeros((m, C), np.float32), np.empty((m, C), np.float32), np.empty((m, C), np.float32)
+    for c in range(C):
+        known = X[c]
         for i in range(m):
-            full[unknown[i]] = np.float32(direction[i])
-        apply_laplacian(starts, others, weights, full, first)
-        apply_laplacian(starts, others, weights, first, second)
-        curvature = 0.0
+            x[i, c] = known[unknown[i]]
+            known[unknown[i]] = np.float32(0)
+        for k in range(count):
+            p = rows[k]
+            total, own = np.float32(0), known[p]
+            for e in range(starts[p], starts[p + 1]):
+                total += weights[e] * (own - known[others[e]])
+            if k < m:
+                r[k, c] -= first_order * total
+            for e in range(row_starts[k], row_starts[k + 1]):
+                r[columns[e], c] -= second_order * entries[e] * total
+    scale = np.zeros(C, np.float64)
+    for i in range(m):
+        for c in range(C):
+            scale[c] += np.float64(r[i, c]) * r[i, c] * over[i]
+    apply_energy(row_starts, columns, entries, count, x, first_order, second_order, product)
+    direction = np.empty((m, C), np.float32)
+    rz, curvature, new = np.zeros(C, np.float64), np.empty(C, np.float64), np.empty(C, np.float64)
+    for i in range(m):
+        for c in range(C):
+            r[i, c] -= product[i, c]
+            direction[i, c] = r[i, c] * over[i]
+            rz[c] += np.float64(r[i, c]) * direction[i, c]
+    iteration = 0
+    while iteration < most:
+        going = False
+        for c in range(C):
+            going = going or rz[c] > tolerance * tolerance * scale[c]
+        if not going:
+            break
+        apply_energy(row_starts, columns, entries, count, direction, first_order, second_order, product)
+        for c in range(C):
+            curvature[c], new[c] = 0.0, 0.0
         for i in range(m):
-            p = unknown[i]
-            curvature += direction[i] * (second_order * second[p] + first_order * first[p])
-        if curvature <= 0:
-            return iteration
-        length = rz / curvature
-        new = 0.0
+            for c in range(C):
+                curvature[c] += np.float64(direction[i, c]) * product[i, c]
+        for c in range(C):
+            curvature[c] = rz[c] / curvature[c] if curvature[c] > 0 else 0.0
         for i in range(m):
-            p = unknown[i]
-            x[p] += np.float32(length * direction[i])
-            r[i] -= length * (second_order * second[p] + first_order * first[p])
-            z[i] = r[i] * over[i]
-            new += r[i] * z[i]
-        turn = new / rz
-        rz = new
+            for c in range(C):
+                length = np.float32(curvature[c])
+                x[i, c] += length * direction[i, c]
+                r[i, c] -= length * product[i, c]
+                new[c] += np.float64(r[i, c]) * r[i, c] * over[i]
+        for c in range(C):
+            curvature[c] = new[c] / rz[c] if rz[c] > 0 else 0.0
+            rz[c] = new[c]
         for i in range(m):
-            direction[i] = z[i] + turn * direction[i]
-    return most
+            for c in range(C):
+                direction[i, c] = r[i, c] * over[i] + np.float32(curvature[c]) * direction[i, c]
+        iteration += 1
+    for c in range(C):
+        for i in range(m):
+            X[c, unknown[i]] = x[i, c]
+    return iteration
 
 
 @njit(nogil=True, cache=True)

@@ -117,34 +117,40 @@ def statistics(Z, V, ridge, noise, mean, deviation, spread, C):
         for c in range(d):
             deviation[k, c] = Z[k, c] - mean[c]
     for a in range(d):
-        row = C[a]
-        for b in range(a, d):
-            row[b] = np.float32(0)
-    whole = K - K % 4
-    for k in range(0, whole, 4):
-        r0, r1, r2, r3 = deviation[k], deviation[k + 1], deviation[k + 2], deviation[k + 3]
+        C[a, a:] = np.float32(0)
+    whole = K - K % 8
+    for k in range(0, whole, 8):
         for a in range(d):
-            row = C[a]
-            z0, z1, z2, z3 = r0[a], r1[a], r2[a], r3[a]
-            for b in range(a, d):
-                row[b] += z0 * r0[b] + z1 * r1[b] + z2 * r2[b] + z3 * r3[b]
+            # Slices begin at 0, here and below: loops over them vectorise.
+            row = C[a, a:]
+            r0, r1, r2, r3 = deviation[k, a:], deviation[k + 1, a:], deviation[k + 2, a:], deviation[k + 3, a:]
+            r4, r5, r6, r7 = (
+                deviation[k + 4, a:],
+                deviation[k + 5, a:],
+                deviation[k + 6, a:],
+                deviation[k + 7, a:],
+            )
+            z0, z1, z2, z3, z4, z5, z6, z7 = r0[0], r1[0], r2[0], r3[0], r4[0], r5[0], r6[0], r7[0]
+            for b in range(d - a):
+                row[b] += (z0 * r0[b] + z1 * r1[b] + z2 * r2[b] + z3 * r3[b]) + (
+                    z4 * r4[b] + z5 * r5[b] + z6 * r6[b] + z7 * r7[b]
+                )
     for k in range(whole, K):
-        r0 = deviation[k]
         for a in range(d):
-            row = C[a]
-            z0 = r0[a]
-            for b in range(a, d):
+            row, r0 = C[a, a:], deviation[k, a:]
+            z0 = r0[0]
+            for b in range(d - a):
                 row[b] += z0 * r0[b]
     for a in range(d):
         variance = C[a, a] * share
         spread[a] = math.sqrt(V[a] / (variance + np.float32(1e-12)))
     total = np.float32(0)
     for a in range(d):
-        row = C[a]
+        row, others = C[a, a:], spread[a:]
         s = spread[a]
-        for b in range(a, d):
-            row[b] = row[b] * share * (np.float32(1) + s * spread[b])
-        total += row[a]
+        for b in range(d - a):
+            row[b] = row[b] * share * (np.float32(1) + s * others[b])
+        total += row[0]
     added = ridge * total / np.float32(d) + noise
     for a in range(d):
         C[a, a] += added
@@ -152,31 +158,45 @@ def statistics(Z, V, ridge, noise, mean, deviation, spread, C):
 
 @njit(nogil=True, cache=True, fastmath=_FASTMATH)
 def factor(A, n):
-    """Overwrite the upper triangle of A (n, n) with U, A = UᵀU."""
+    """Overwrite the upper triangle of A (n, n) with U, A = UᵀU, row by row from the rows above."""
     for k in range(n):
-        top = A[k]
-        root = math.sqrt(max(top[k], np.float32(1e-30)))
+        row = A[k, k:n]
+        whole = k - k % 4
+        for j in range(0, whole, 4):
+            t0, t1, t2, t3 = A[j, k:n], A[j + 1, k:n], A[j + 2, k:n], A[j + 3, k:n]
+            z0, z1, z2, z3 = t0[0], t1[0], t2[0], t3[0]
+            for b in range(n - k):
+                row[b] -= z0 * t0[b] + z1 * t1[b] + z2 * t2[b] + z3 * t3[b]
+        for j in range(whole, k):
+            t0 = A[j, k:n]
+            z0 = t0[0]
+            for b in range(n - k):
+                row[b] -= z0 * t0[b]
+        root = math.sqrt(max(row[0], np.float32(1e-30)))
         over = np.float32(1) / root
-        top[k] = root
-        for b in range(k + 1, n):
-            top[b] *= over
-        for a in range(k + 1, n):
-            row, s = A[a], top[a]
-            for b in range(a, n):
-                row[b] -= s * top[b]
+        for b in range(n - k):
+            row[b] *= over
+        row[0] = root
 
 
 @njit(nogil=True, cache=True, fastmath=_FASTMATH)
 def invert_factor(U, n, W):
-    """Write U⁻ᵀ, which is lower triangular, to W."""
+    """Write U⁻ᵀ, which is lower triangular, to W (n, n)."""
     for i in range(n):
-        row = W[i]
-        for b in range(i):
+        row = W[i, :n]
+        for b in range(n):
             row[b] = np.float32(0)
-        for k in range(i):
-            s, other = U[k, i], W[k]
+        whole = i - i % 4
+        for k in range(0, whole, 4):
+            # The rows end in zeros, so four of them can be taken together.
+            t0, t1, t2, t3 = W[k, : k + 4], W[k + 1, : k + 4], W[k + 2, : k + 4], W[k + 3, : k + 4]
+            z0, z1, z2, z3 = U[k, i], U[k + 1, i], U[k + 2, i], U[k + 3, i]
+            for b in range(k + 4):
+                row[b] -= z0 * t0[b] + z1 * t1[b] + z2 * t2[b] + z3 * t3[b]
+        for k in range(whole, i):
+            t0, z0 = W[k, : k + 1], U[k, i]
             for b in range(k + 1):
-                row[b] -= s * other[b]
+                row[b] -= z0 * t0[b]
         over = np.float32(1) / U[i, i]
         for b in range(i):
             row[b] *= over
@@ -188,13 +208,20 @@ def inverse(U, n, W, P):
     """Write (UᵀU)⁻¹ = WᵀW to both triangles of P; W is overwritten with U⁻ᵀ."""
     invert_factor(U, n, W)
     for i in range(n):
-        row = P[i]
+        row = P[i, : i + 1]
         for b in range(i + 1):
             row[b] = np.float32(0)
-        for k in range(i, n):
-            s, other = W[k, i], W[k]
+        whole = n - (n - i) % 4
+        for k in range(i, whole, 4):
+            t0, t1, t2, t3 = W[k, : i + 1], W[k + 1, : i + 1], W[k + 2, : i + 1], W[k + 3, : i + 1]
+            z0, z1, z2, z3 = t0[i], t1[i], t2[i], t3[i]
             for b in range(i + 1):
-                row[b] += s * other[b]
+                row[b] += z0 * t0[b] + z1 * t1[b] + z2 * t2[b] + z3 * t3[b]
+        for k in range(whole, n):
+            t0 = W[k, : i + 1]
+            z0 = t0[i]
+            for b in range(i + 1):
+                row[b] += z0 * t0[b]
     for i in range(n):
         for b in range(i):
             P[b, i] = P[i, b]
@@ -214,21 +241,25 @@ def condition_on_precision(P, apart, gaps, count, A, W, filled, variance):
             row[b] = full[gaps[b]]
     factor(A, count)
     for a in range(count):
-        s = filled[a] / A[a, a]
-        filled[a] = s
-        for b in range(a + 1, count):
-            filled[b] -= s * A[a, b]
+        row, rest = A[a, a:count], filled[a:count]
+        s = rest[0] / row[0]
+        for b in range(count - a):
+            rest[b] -= s * row[b]
+        rest[0] = s
     for a in range(count - 1, -1, -1):
+        row, rest = A[a, a + 1 : count], filled[a + 1 : count]
         s = filled[a]
-        for b in range(a + 1, count):
-            s -= A[a, b] * filled[b]
+        for b in range(count - a - 1):
+            s -= row[b] * rest[b]
         filled[a] = s / A[a, a]
     invert_factor(A, count, W)
+    total = variance[:count]
     for b in range(count):
-        variance[b] = np.float32(0)
+        total[b] = np.float32(0)
     for a in range(count):
-        for b in range(a + 1):
-            variance[b] += W[a, b] * W[a, b]
+        row = W[a, :count]
+        for b in range(count):
+            total[b] += row[b] * row[b]
 
 
 @njit(nogil=True, cache=True, fastmath=_FASTMATH)
@@ -239,15 +270,15 @@ def condition_on_covariance(C, apart, gaps, count, seen, n, A, W, filled, varian
         for b in range(a, n):
             row[b] = C[p, seen[b]]
     factor(A, n)
-    # W[a] = row a of U⁻ᵀ C_om, and of U⁻ᵀ (y − μ)_o in its last place.
+    # W[a] = row a of U⁻ᵀ C_om; variance[a] is row a of U⁻ᵀ (y − μ)_o for now.
     for a in range(n):
-        row, p = W[a], seen[a]
+        row, p = W[a, :count], seen[a]
         for b in range(count):
             q = gaps[b]
             row[b] = C[p, q] if p < q else C[q, p]
         last = apart[p]
         for k in range(a):
-            s, other = A[k, a], W[k]
+            s, other = A[k, a], W[k, :count]
             for b in range(count):
                 row[b] -= s * other[b]
             last -= s * variance[k]
@@ -255,18 +286,19 @@ def condition_on_covariance(C, apart, gaps, count, seen, n, A, W, filled, varian
         for b in range(count):
             row[b] *= over
         variance[a] = last * over
+    means, spreads = filled[:count], variance[:count]
     for b in range(count):
-        filled[b] = np.float32(0)
+        means[b] = np.float32(0)
     for a in range(n):
-        s, row = variance[a], W[a]
+        s, row = variance[a], W[a, :count]
         for b in range(count):
-            filled[b] += s * row[b]
+            means[b] += s * row[b]
     for b in range(count):
-        variance[b] = C[gaps[b], gaps[b]]
+        spreads[b] = C[gaps[b], gaps[b]]
     for a in range(n):
-        row = W[a]
+        row = W[a, :count]
         for b in range(count):
-            variance[b] -= row[b] * row[b]
+            spreads[b] -= row[b] * row[b]
 
 
 @njit(nogil=True, cache=True)
