@@ -157,7 +157,7 @@ def columns_of_unknown(starts, others, weights, unknown, place, rows, row_starts
 
 @njit(nogil=True, cache=True, fastmath=_FASTMATH)
 def apply_energy(row_starts, columns, entries, count, x, first_order, second_order, out):
-    """Write second_order·BᵀB x + first_order·(L_UU x) for the columns B of the unknown pixels; x is (m, C)."""
+    """Write second_order·BᵀB x + first_order·L_UU x for the columns B of the unknown pixels; x is (m, C)."""
     m, C = x.shape
     sums = np.empty(C, np.float32)
     for i in range(m):

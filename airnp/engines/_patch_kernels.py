@@ -123,7 +123,12 @@ def statistics(Z, V, ridge, noise, mean, deviation, spread, C):
         for a in range(d):
             # Slices begin at 0, here and below: loops over them vectorise.
             row = C[a, a:]
-            r0, r1, r2, r3 = deviation[k, a:], deviation[k + 1, a:], deviation[k + 2, a:], deviation[k + 3, a:]
+            r0, r1, r2, r3 = (
+                deviation[k, a:],
+                deviation[k + 1, a:],
+                deviation[k + 2, a:],
+                deviation[k + 3, a:],
+            )
             r4, r5, r6, r7 = (
                 deviation[k + 4, a:],
                 deviation[k + 5, a:],

@@ -23,7 +23,7 @@ from airnp.images.inpainted import Inpainting
 from airnp.images.masked_image import Layout, MaskedImage, Place, read_image
 from airnp.images.painting import Painter, Plan, State
 from airnp.images.surfaces import biharmonic_surface, linear_surface
-from airnp.images.trials import Choice, Overrides, candidates, choose
+from airnp.images.trials import Choice, Overrides, candidate, choose, form
 from airnp.regularizers import TotalVariation, default_regularizers
 from airnp.training.options import Checkpoint
 from airnp.training.progress import ShareBar
@@ -295,12 +295,12 @@ class _Work:
         neighbours = 1 if values.shape[0] > 1 else 0
         painter = Painter(threads, neighbours=neighbours, deadline=self.deadline)
         if observed.all():
-            choice = Choice(next(iter(candidates(values.shape[1], self.quality, True, self.given).values())))
+            choice = Choice(candidate(values.shape[1], self.quality, "scattered", self.given))
             return values, np.zeros_like(values), choice, "done"
         if self.method == "auto":
             choice = choose(values, observed, self.quality, self.given, painter, self.seed, device)
         else:
-            choice = Choice(next(iter(candidates(values.shape[1], self.quality, False, self.given).values())))
+            choice = Choice(candidate(values.shape[1], self.quality, form(observed), self.given))
         plan = choice.candidate.plan(device)
         with ShareBar(painter.cost(observed, plan) * (2 if choice.flat else 1), self.progress) as bar:
             painter.on_progress = bar.advance

@@ -24,6 +24,8 @@ from airnp.resemblance.stages import Graph, Patches, Stage
 Values = npt.NDArray[np.float32]
 Bools = npt.NDArray[np.bool_]
 Quality = Literal["best", "fast"]
+Gaps = Literal["scattered", "thin", "deep"]
+"""Single pixels; strokes of text and scratches; holes with pixels far from observed ones."""
 
 _SHARE = 0.06
 """Share of the observed pixels that are held out."""
@@ -44,6 +46,9 @@ _LARGEST_WEIGHT = 5.0
 
 _DEEP = 3.0
 """Holes whose pixels are farther than this from observed ones, on average, are tried without copies, too."""
+
+_SMOOTH, _ROUNDS, _FLAT = "smooth", "rounds: ", "without copies"
+"""Names of what is tried."""
 
 _BLOCK = 8
 """Errors within squares of so many pixels are taken for one piece of evidence."""
@@ -156,30 +161,34 @@ class Choice:
     errors: dict[str, float] = field(default_factory=dict)
 
 
-def candidates(channels: int, quality: Quality, scattered: bool, given: Overrides) -> dict[str, Candidate]:
-    """Return the ways to fill a picture that are worth trying, by name."""
+def candidate(channels: int, quality: Quality, gaps: Gaps, given: Overrides) -> Candidate:
+    """Return how to fill a picture, by its number of channels and the form of its gaps."""
     small, large = {1: (6, 8), 2: (5, 6), 3: (4, 5), 4: (4, 5)}.get(
         channels, (int(max(2, (_LARGEST_ROW / channels) ** 0.5)),) * 2
     )
-    # Scattered gaps want small patches. In holes, large ones carry structure further.
-    sides = {small} if scattered or quality == "fast" else {small, large}
-    if given.patch is not None:
-        sides = {given.patch}
-    found = {}
-    for side in sorted(sides, reverse=True):
-        own = Round(
-            patch=side,
-            stride=(side + 1) // 2 + (quality == "fast"),
-            search=given.search or 10,
-            neighbours=given.neighbours or (80 if quality == "best" and channels == 1 else 64),
-            answers=12 if quality == "best" else 8,
-        )
-        steps = (1.7, 1.7, 1.0) if quality == "best" else (1.7, 1.0)
-        rounds = tuple(replace(own, step=step) for step in steps)
-        graphs = (2 if scattered else 3) if quality == "best" else 1
-        graph = GraphSettings(search=given.search or 10)
-        found[f"patches of {side}"] = Candidate(graphs, rounds, graph=graph)
-    return found
+    # Thin gaps want small patches. In deep holes, large ones carry structure further.
+    side = given.patch or (large if gaps == "deep" and quality == "best" else small)
+    own = Round(
+        patch=side,
+        stride=(side + 1) // 2 + (quality == "fast"),
+        search=given.search or 10,
+        neighbours=given.neighbours or (80 if quality == "best" and channels == 1 else 64),
+        answers=12 if quality == "best" else 8,
+    )
+    # Steps that go further than the new values save rounds; the last one may not.
+    further = 1 if quality == "fast" or gaps == "deep" or (gaps == "thin" and channels > 1) else 2
+    if gaps == "scattered" and quality == "best":
+        further = 3
+    rounds = tuple(replace(own, step=step) for step in (*[1.7] * further, 1.0))
+    graph = GraphSettings(search=given.search or 10)
+    return Candidate(2 if quality == "best" else 1, rounds, graph=graph)
+
+
+def form(observed: Bools) -> Gaps:
+    """Return the form of the gaps of a picture (T, C, H, W)."""
+    if not have_holes(_flat(observed)):
+        return "scattered"
+    return "deep" if depth(observed) > _DEEP else "thin"
 
 
 def choose(
@@ -191,20 +200,17 @@ def choose(
     seed: int,
     xp: Any = None,
 ) -> Choice:
-    """Try candidates on parts of a picture (T, C, H, W); return the best, and what its errors teach.
+    """Try to fill parts of a picture (T, C, H, W); return what is best, and what its errors teach.
 
     ``values`` may be an array of Dask: only the parts are computed.
     """
     rng = np.random.default_rng([seed, 15])
-    scattered = not have_holes(_flat(observed))
-    tried = candidates(values.shape[1], quality, scattered, given)
-    first = next(iter(tried.values()))
-    parts = list(sample(values, observed, scattered, quality, rng))
+    gaps = form(observed)
+    way = candidate(values.shape[1], quality, gaps, given)
+    parts = list(sample(values, observed, gaps, quality, rng))
     if not parts:
-        return Choice(first)
-    if parts[0].deep:  # holes want the largest patches, and trials of holes take long
-        tried = dict([next(iter(tried.items()))])
-    evidence = [_try(part, tried, painter, xp) for part in parts]
+        return Choice(way)
+    evidence = [_try(part, way, painter, xp) for part in parts]
     truth = np.concatenate([part.truth for part in parts])
     weights = np.concatenate([part.weights for part in parts])
     blocks = np.concatenate([part.blocks + 10**7 * number for number, part in enumerate(parts)])
@@ -216,26 +222,22 @@ def choose(
     errors = {
         name: float(np.average(np.abs(answer - truth), weights=weights)) for name, answer in answers.items()
     }
-    ways = [name for name in answers if not name.startswith("smooth") and not name.endswith("without copies")]
-    best = min(ways, key=lambda name: errors[name])
+    best = min((name for name in answers if name.startswith(_ROUNDS)), key=lambda name: errors[name])
     answer, variance = answers[best], variances[best]
 
-    flat = smooth = 0.0
-    other = f"{best.split(',')[0]}, without copies"
-    if other in answers:
-        flat = _share(answer, answers[other], truth, weights, blocks, prior=0.5)
-        answer = (1 - flat) * answer + flat * answers[other]
-        variance = (1 - flat) * variance + flat * variances[other]
-    if "smooth" in answers:
-        smooth = _share(answer, answers["smooth"], truth, weights, blocks, prior=0.0)
-        answer = (1 - smooth) * answer + smooth * answers["smooth"]
+    flat = 0.0
+    if _FLAT in answers:
+        flat = _share(answer, answers[_FLAT], truth, weights, blocks, prior=0.5)
+        answer = (1 - flat) * answer + flat * answers[_FLAT]
+        variance = (1 - flat) * variance + flat * variances[_FLAT]
+    smooth = _share(answer, answers[_SMOOTH], truth, weights, blocks, prior=0.0)
+    answer = (1 - smooth) * answer + smooth * answers[_SMOOTH]
     error = np.abs(answer - truth)
     floor = max(1e-8, float(np.quantile(error, 0.2)) ** 2)
     calibration = Calibration.of(error / np.sqrt(variance + floor), weights, floor)
-    name, _, rounds = best.partition(", rounds: ")
-    candidate = replace(tried[name], rounds=tried[name].rounds[: int(rounds)])
+    way = replace(way, rounds=way.rounds[: int(best.removeprefix(_ROUNDS))])
     expected, unsure = _mean_and_error(error, weights, blocks)
-    return Choice(candidate, flat, smooth, calibration, expected, unsure, errors)
+    return Choice(way, flat, smooth, calibration, expected, unsure, errors)
 
 
 @dataclass(frozen=True, eq=False)
@@ -281,14 +283,14 @@ class Part:
 
 
 def sample(
-    values: Any, observed: Bools, scattered: bool, quality: Quality, rng: np.random.Generator
+    values: Any, observed: Bools, gaps: Gaps, quality: Quality, rng: np.random.Generator
 ) -> Iterator[Part]:
     """Yield parts of a picture with about as many gaps as the whole, and pixels of them to hold out."""
     from scipy.ndimage import find_objects, label
 
     frames, _, height, width = values.shape
     side = _SIDE[quality]
-    deep = depth(observed) > _DEEP
+    deep = gaps == "deep"
     if deep:
         boxes = find_objects(label(~_flat(observed))[0])
         largest = max(
@@ -297,21 +299,21 @@ def sample(
         side = min(max(2 * side, 4 * largest), _LARGEST_SIDE)
     tall, wide = min(side, height), min(side, width)
     whole = (tall, wide) == (height, width)
-    gaps = np.asarray(~observed.all(axis=1))
+    missing = np.asarray(~observed.all(axis=1))
     places: list[tuple[float, int, int, int, int]] = []
     for _ in range(1 if whole and frames == 1 else 40):
         frame = int(rng.integers(frames))
         top, left = (int(rng.integers(length - size + 1)) for length, size in ((height, tall), (width, wide)))
-        window = gaps[frame, top : top + tall, left : left + wide]
+        window = missing[frame, top : top + tall, left : left + wide]
         share = float(window.mean())
         if 0 < share < 0.98:
             # Windows with few gaps teach little; others count as they come, to be typical of the picture.
-            places.append((max(0.0, 0.5 * float(gaps.mean()) - share), len(places), frame, top, left))
+            places.append((max(0.0, 0.5 * float(missing.mean()) - share), len(places), frame, top, left))
     count = 1 if deep else min(_PARTS[quality], -(-height * width // (2 * tall * wide)))
     for _, _, frame, top, left in sorted(places)[:count]:
         place = (slice(frame, frame + 1), slice(None), slice(top, top + tall), slice(left, left + wide))
         seen = observed[place]
-        held = _held_out(seen[0], _flat(seen), scattered, rng)[np.newaxis]
+        held = _held_out(seen[0], _flat(seen), gaps == "scattered", rng)[np.newaxis]
         if held.sum() >= 20 and (seen & ~held).any(axis=(0, 2, 3)).all():
             yield Part(np.asarray(values[place]), seen & ~held, held, deep)
 
@@ -337,31 +339,23 @@ def _held_out(observed: Bools, flat: Bools, scattered: bool, rng: np.random.Gene
     return held
 
 
-def _try(
-    part: Part, tried: dict[str, Candidate], painter: Painter, xp: Any
-) -> dict[str, tuple[Values, Values]]:
-    """Return the answers of all candidates at the held-out pixels, and the variances that they claim."""
+def _try(part: Part, way: Candidate, painter: Painter, xp: Any) -> dict[str, tuple[Values, Values]]:
+    """Return answers at the held-out pixels, by name, and the variances that they claim."""
     found: dict[str, tuple[Values, Values]] = {}
 
     def keep(name: str, state: State) -> None:
         found[name] = state.values[part.held], state.variances[part.held]
 
-    for levels in (True, False) if part.deep else (True,):
-        common: State | None = None
-        for name, candidate in tried.items():
-            plan = replace(candidate, levels=levels).plan(xp)
-            if common is None:
-                start = painter.begin(part.values, part.observed, plan)
-                if levels:
-                    keep("smooth", start)
-                common = painter.advance(start, part.observed, plan.stages[: candidate.graphs])
-            state = common
-            for number, stage in enumerate(plan.stages[candidate.graphs :], start=1):
-                state = painter.advance(state, part.observed, (stage,))
-                if levels:
-                    keep(f"{name}, rounds: {number}", state)
-            if not levels:
-                keep(f"{name}, without copies", state)
+    plan = way.plan(xp)
+    state = painter.begin(part.values, part.observed, plan)
+    keep(_SMOOTH, state)
+    state = painter.advance(state, part.observed, plan.stages[: way.graphs])
+    for number, stage in enumerate(plan.stages[way.graphs :], start=1):
+        state = painter.advance(state, part.observed, (stage,))
+        keep(f"{_ROUNDS}{number}", state)
+    if part.deep:
+        plan = plan.without_levels()
+        keep(_FLAT, painter.fill(part.values, part.observed, plan)[0])
     return found
 
 

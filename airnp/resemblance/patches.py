@@ -172,7 +172,8 @@ def collect(
         return cuda_patches.collect(X, U, M, frame, rows, columns, how)
     from airnp.engines import _patch_kernels as kernels
 
-    X, U, M = (np.ascontiguousarray(part) for part in (X, U, M))
+    # Compiled code for read-only arrays is other code, and may round otherwise.
+    X, U, M = (np.require(part, requirements="CW") for part in (X, U, M))
     wanted = touching(~M[frame].all(axis=0), rows, columns, how.patch)
     weights = np.where(M[frame], np.float32(1), np.float32(how.trust))
 

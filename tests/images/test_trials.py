@@ -17,9 +17,10 @@ from airnp.images.trials import (
     Overrides,
     _mean_and_error,
     _share,
-    candidates,
+    candidate,
     choose,
     depth,
+    form,
     sample,
 )
 
@@ -146,19 +147,28 @@ def test_what_the_user_chooses_is_honoured(method):
 
 @pytest.mark.parametrize("quality", ["best", "fast"])
 @pytest.mark.parametrize("channels", [1, 2, 3, 4, 7, 24])
-@pytest.mark.parametrize("scattered", [True, False])
-def test_candidates_fit_their_channels(channels, quality, scattered):
-    found = candidates(channels, quality, scattered, Overrides())
-    for name, candidate in found.items():
-        for how in candidate.rounds:
-            assert name == f"patches of {how.patch}"
-            assert 1 <= how.stride <= how.patch
-            assert channels * how.patch**2 <= 128
-        assert candidate.rounds[-1].step == 1
-    given = Overrides(patch=4, search=3, neighbours=9)
-    ((only),) = candidates(channels, quality, scattered, given).values()
+@pytest.mark.parametrize("gaps", ["scattered", "thin", "deep"])
+def test_candidates_fit_their_channels(channels, quality, gaps):
+    found = candidate(channels, quality, gaps, Overrides())
+    for how in found.rounds:
+        assert 1 <= how.stride <= how.patch
+        assert channels * how.patch**2 <= 128
+    assert found.rounds[-1].step == 1
+    only = candidate(channels, quality, gaps, Overrides(patch=4, search=3, neighbours=9))
     assert {(how.patch, how.search, how.neighbours) for how in only.rounds} == {(4, 3, 9)}
     assert only.graph.search == 3
+
+
+def test_the_form_of_gaps():
+    deep = np.ones((SIDE, SIDE), bool)
+    deep[20:44, 20:44] = False
+    forms = {
+        "scattered": masks.random((SIDE, SIDE), 0.4, seed=0),
+        "thin": masks.scratches((SIDE, SIDE), 3, seed=0),
+        "deep": deep,
+    }
+    for name, mask in forms.items():
+        assert form(mask[np.newaxis, np.newaxis]) == name
 
 
 def test_held_out_pixels_are_observed_ones_in_the_shape_of_the_gaps():
@@ -167,7 +177,7 @@ def test_held_out_pixels_are_observed_ones_in_the_shape_of_the_gaps():
     for shared in (True, False):
         for mask in (masks.random((SIDE, SIDE), 0.4, seed=0), hole_mask()):
             observed = np.stack([mask, mask if shared else mask[::-1]])[np.newaxis]
-            (part,) = sample(values, observed, bool(mask[7, 11]), "best", rng)
+            (part,) = sample(values, observed, form(observed), "best", rng)
             assert part.held.any(axis=(0, 2, 3)).all()
             assert not (part.held & ~observed).any()
             np.testing.assert_array_equal(part.observed, observed & ~part.held)
