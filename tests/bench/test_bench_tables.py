@@ -60,7 +60,7 @@ def test_scores_and_encodings():
 
 
 def test_a_cell_measures_all_methods():
-    found = measure(data.load("linnerud"), "MCAR", 0.3, 0, ("mean", "iterative"), 1)
+    found = measure(data.load("linnerud"), "MCAR", 0.3, 0, (OURS, "mean", "iterative"), 1)
     assert set(found) == {OURS, "mean", "iterative"}
     assert all(each["nrmse"] > 0 and each["seconds"] > 0 for each in found.values())
     assert 0 <= found[OURS]["cover"] <= 1
@@ -76,12 +76,16 @@ def test_cells_are_kept_and_summed_up(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(command, "measure", lambda *given: pytest.fail("a cell is computed again"))
     assert command.main(line) == 0
     assert capsys.readouterr().out.splitlines() == first.splitlines()[-3:]
+    asked = []
+    monkeypatch.setattr(command, "measure", lambda *given: asked.append(given[4]) or {})
+    assert command.main([*line, "--again", OURS]) == 0
+    assert asked == [[OURS]] * 3
 
 
 def test_the_summary_compares_means_over_masks():
     def record(seed, ours, other):
-        each = {"seconds": 1.0}
-        found = {OURS: {"nrmse": ours, **each, "cover": 0.9}, "iterative": {"nrmse": other, "seconds": 2.0}}
+        each = {"work": 1.0}
+        found = {OURS: {"nrmse": ours, **each, "cover": 0.9}, "iterative": {"nrmse": other, "work": 2.0}}
         return {"table": "t", "mechanism": "MAR", "rate": 0.1, "seed": seed, "found": found}
 
     last = command.summary([record(0, 0.5, 0.9), record(1, 0.7, 0.6)]).splitlines()[-1].split()
