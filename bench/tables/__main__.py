@@ -18,7 +18,7 @@ from bench.speed import RESULTS
 from bench.tables import data, protocol
 from bench.tables.gaps import MECHANISMS, make_gaps
 from bench.tables.measure import OURS, codes, downstream, measure
-from bench.tables.peers import PEERS
+from bench.tables.peers import ON_REQUEST, PEERS
 
 RATES = (0.1, 0.3, 0.5)
 NEAR = 1.01
@@ -30,7 +30,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--half", choices=("tuning", "report", "all"), default="all")
     parser.add_argument("--tables", nargs="+", help="only these")
     parser.add_argument("--masks", type=int, default=5)
-    parser.add_argument("--peers", nargs="*", default=list(PEERS), choices=list(PEERS))
+    parser.add_argument(
+        "--peers", nargs="*", default=[name for name in PEERS if name not in ON_REQUEST], choices=list(PEERS)
+    )
     parser.add_argument(
         "--again", nargs="+", default=[], choices=[OURS, *PEERS], help="measure these anew, in all cells"
     )
@@ -128,7 +130,7 @@ def summary(records: list[dict[str, Any]]) -> str:
                 ours, other = (np.mean([each[m]["work"] for each in found]) for m in (OURS, "iterative"))
                 times.append(ours / other)
         cover = [record["found"][OURS]["cover"] for record in own if "cover" in record["found"][OURS]]
-        columns = [each for record in own for each in record["found"][OURS].get("columns", [])]
+        columns = [each for found in cells.values() for each in _covered(found)]
         within = np.mean(np.array(ratios) <= NEAR) if ratios else np.nan
         extremes = f"{np.min(columns):.2f}–{np.max(columns):.2f}" if columns else "–"
         times = times or [np.nan]
@@ -137,6 +139,13 @@ def summary(records: list[dict[str, Any]]) -> str:
             f"{np.mean(cover) if cover else np.nan:6.3f} {extremes:>12}"
         )
     return "\n".join(lines)
+
+
+def _covered(found: list[dict[str, Any]]) -> list[float]:
+    """Return the share of gaps inside intervals, over all masks, of each column with 50 or more gaps."""
+    counts = [each[OURS]["inside"] for each in found if "inside" in each[OURS]]
+    inside, gaps = np.sum(counts, axis=0).T if counts else np.zeros((2, 0))
+    return list(inside[gaps >= 50] / gaps[gaps >= 50])
 
 
 def _geometric(values: list[float]) -> float:

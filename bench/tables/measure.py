@@ -119,7 +119,7 @@ def _ours(dataset: Dataset, observed: np.ndarray, seed: int, threads: int | None
         inside = (low <= codes(dataset.frame)) & (codes(dataset.frame) <= high)
         gaps = ~observed
         found["cover"] = float(inside[gaps].mean())
-        found["columns"] = [float(inside[g, j].mean()) for j, g in enumerate(gaps.T) if g.sum() >= 50]
+        found["inside"] = [[int(inside[g, j].sum()), int(g.sum())] for j, g in enumerate(gaps.T)]
     return found
 
 
