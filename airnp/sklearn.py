@@ -220,7 +220,7 @@ class AIRImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
         ndarray or DataFrame (n_samples, n_features_out), or what ``set_output`` asks for
         """
         rows = self._learn(X)
-        if self.sample_posterior or self.method != "air":
+        if self.sample_posterior or (self.method != "air" and not self.keep_observed):
             return self._assemble(rows, self._complete(rows))
         completed = self.result_.completed() if self.keep_observed else self.result_.X
         return self._assemble(rows, completed)

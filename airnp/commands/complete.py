@@ -58,8 +58,9 @@ that are not stored.
 Columns of a .csv, .tsv, .parquet or .xlsx file may be of any kind: numbers, with decimal commas, thousands
 separators or percent signs, words, dates. They are standardised, and several models are blended by held-out
 entries. There, the cells ? - and . are missing, too. Columns that only tell rows apart are carried through.
-With --method air, or any option of "the fit", "long runs", --auto, --fitted or --result, the file is one
-matrix of numbers that the factor model completes, as other formats always are.
+--method air is the factor model on such columns, with --rank, --depth and --max-iter. Without it, any option
+of "the fit", "long runs", --auto, --fitted or --result means that the file is one matrix of numbers that the
+factor model completes as it is, as other formats always are.
 
 What is there stays as it is; --fitted writes the model's own values in its place.
 

@@ -28,10 +28,13 @@ OF_THE_FACTOR_MODEL = (
     *("fitted", "result", "auto", "checkpoint", "checkpoint_every", "time_limit", "max_iter"),
     *("regularizers", "rank", "depth", "dtype", "device", "form", "array"),
 )
-"""Options that only ``--method air`` has."""
+"""Options that only the factor model has."""
+
+_OF_STANDARDISED_COLUMNS = ("max_iter", "rank", "depth")
+"""Those of them that ``--method air`` takes on a table whose columns have units; others need a matrix."""
 
 OF_SHEETS = ("columns", "ignore", "decimal", "encoding", "samples")
-"""Options that ``--method air`` does not have."""
+"""Options that a matrix of numbers does not have."""
 
 
 def add_sheet_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,8 +44,8 @@ def add_sheet_arguments(parser: argparse.ArgumentParser) -> None:
         "--method",
         choices=("auto", "em", "local", "air"),
         help="auto: standardised columns of any kind, several models blended by held-out entries; em, local: "
-        "fewer of them; air: the matrix of numbers as it is, by the factor model (auto for .csv, .tsv, "
-        ".parquet and .xlsx, unless an option of the factor model is given)",
+        "fewer of them; air: the factor model on standardised columns, or on a matrix as it is (auto for "
+        ".csv, .tsv, .parquet and .xlsx, unless an option of the factor model is given)",
     )
     group.add_argument("--columns", metavar="A,B", help="fill only these columns, by name or number from 1")
     group.add_argument("--ignore", metavar="A,B", help="carry these columns through as they are")
@@ -65,9 +68,14 @@ def is_sheet(options: argparse.Namespace) -> bool:
         suits = len(kinds) == 2 and None not in kinds and find_spec("pandas") is not None
         needs = sheet is not None or ".xlsx" in kinds
         method = "auto" if needs or (suits and factor is None) else "air"
+    others = first_given(options, [n for n in OF_THE_FACTOR_MODEL if n not in _OF_STANDARDISED_COLUMNS])
+    if options.method == "air" and options.samples is not None:
+        raise UsageError("--samples: not with --method air")
+    if options.method == "air" and len(kinds) == 2 and None not in kinds and others is None:
+        return True
     if method == "air":
         if sheet is not None:
-            raise UsageError(f"{sheet}: not with --method air")
+            raise UsageError(f"{sheet}: not with a matrix of numbers, which {others or 'such a file'} needs")
         return False
     if factor is not None:
         raise UsageError(f"{factor}: only with --method air, which {sheet or f'--method {method}'} is not")
@@ -104,6 +112,7 @@ def run_sheet(options: argparse.Namespace) -> int:
             seed=options.seed or 0,
             replicates=options.samples or 0,
             threads=options.threads,
+            **{n: getattr(options, n) for n in _OF_STANDARDISED_COLUMNS if first_given(options, [n])},
         )
     seconds = time.perf_counter() - started
 
@@ -262,7 +271,7 @@ def _facts(
         "kinds": {str(column.name): column.kind for column in code.columns},
         "guessed": sheet.notes(),
         "weights": completion.weights,
-        "expected_error": completion.expected_error,
+        "expected_error": completion.expected_error if completion.errors else None,
         "seconds": seconds,
         "nmae": None,
         "stop_reason": "completed",
@@ -284,8 +293,10 @@ def _report(options: argparse.Namespace, sheet: Sheet, facts: dict[str, Any]) ->
         *([f"carried through: {', '.join(carried)}"] if carried else []),
         *([f"read as {'; '.join(facts['guessed'])}"] if facts["guessed"] else []),
         f"{blend} in {facts['seconds']:.1f} s",
-        f"error to expect in gaps: {facts['expected_error']:.2f} standard deviations of a column",
     ]
+    if facts["expected_error"] is not None:
+        error = f"{facts['expected_error']:.2f} standard deviations of a column"
+        lines.append(f"error to expect in gaps: {error}")
     if facts["nmae"] is not None:
         lines.append(f"NMAE of the gaps {facts['nmae']:.4f}")
     ends = [] if facts["interval"] is None else [facts["interval"]["lower"], facts["interval"]["upper"]]

@@ -24,7 +24,7 @@ _compiled = njit(fastmath={"reassoc", "contract", "nsz", "arcp"}, error_model="n
 @_compiled
 def _cholesky(a, g):
     """Replace the lower triangle of a (g, g) by L with L·Lᵀ = a; return log det a."""
-    total = 0.0
+    total, product = 0.0, 1.0
     for i in range(g):
         for j in range(i):
             value = a[i, j]
@@ -34,14 +34,17 @@ def _cholesky(a, g):
         pivot = a[i, i]
         for k in range(i):
             pivot -= a[i, k] * a[i, k]
-        a[i, i] = math.sqrt(max(pivot, 1e-300))
-        total += math.log(a[i, i])
-    return 2 * total
+        a[i, i] = math.sqrt(max(pivot, 1e-60))
+        product *= a[i, i]
+        if i % 8 == 7:  # a logarithm takes as long as many products, which must not overflow
+            total += math.log(product)
+            product = 1.0
+    return 2 * (total + math.log(product))
 
 
 @_compiled
 def _inverse(a, inverse, g):
-    """Put (L·Lᵀ)⁻¹ into ``inverse``, with L in the lower triangle of a; L is replaced by L⁻¹."""
+    """Put the lower triangle of (L·Lᵀ)⁻¹ into ``inverse``, with L in that of a; L is replaced by L⁻¹."""
     for i in range(g):
         scale = -1 / a[i, i]
         for j in range(i + 1):
@@ -59,9 +62,6 @@ def _inverse(a, inverse, g):
             factor = a[k, i]
             for j in range(i + 1):
                 inverse[i, j] += factor * a[k, j]
-    for i in range(g):
-        for j in range(i):
-            inverse[j, i] = inverse[i, j]
 
 
 @Kernel
@@ -74,7 +74,8 @@ def expectation(
     ``order`` (n, d) holds the entries of a row, its ``gaps`` (n,) missing ones first. ``logs`` (J,) are
     log π + ½ log det P. Components with a share of less than ``least`` of a row add nothing to its sums;
     those whose ``shares`` were less than ``ignored`` before the call are not looked at, and get 0.
-    ``sums`` and ``squares`` are of x − μ.
+    ``sums`` and ``squares`` are of x − μ, the latter in lower triangles; without room for them, (0, …), only
+    the rows are completed.
     """
     n, d = values.shape
     J = means.shape[0]
@@ -85,9 +86,11 @@ def expectation(
         z, pulls = np.empty((J, d)), np.empty((J, d))
         factors = np.empty((J, most, most))
         inverse = np.empty((most, most))
-        counts[chunk] = 0
-        sums[chunk] = 0
-        squares[chunk] = 0
+        summed = len(counts) > 0
+        if summed:
+            counts[chunk] = 0
+            sums[chunk] = 0
+            squares[chunk] = 0
         for i in range(chunk * n // chunks, (chunk + 1) * n // chunks):
             g = gaps[i]
             top = -np.inf
@@ -157,22 +160,27 @@ def expectation(
                 share = shares[i, j]
                 if share < least:
                     continue
-                row, square = z[j], squares[chunk, j]
-                counts[chunk, j] += share
-                for a in range(d):
-                    sums[chunk, j, a] += share * row[a]
-                    scaled = share * row[a]
-                    line = square[a]
-                    for b in range(d):
-                        line[b] += scaled * row[b]
+                row = z[j]
                 if g > 0:
                     _inverse(factors[j], inverse, g)
                     for a in range(g):
                         place = order[i, a]
                         apart = means[j, place] + row[place] - filled[i, place]
                         variance[i, place] += share * (inverse[a, a] + apart * apart)
-                        for b in range(g):
-                            square[place, order[i, b]] += share * inverse[a, b]
+                if not summed:
+                    continue
+                square = squares[chunk, j]
+                counts[chunk, j] += share
+                for a in range(d):
+                    scaled = share * row[a]
+                    sums[chunk, j, a] += scaled
+                    line = square[a]
+                    for b in range(a + 1):
+                        line[b] += scaled * row[b]
+                for a in range(g):
+                    line = square[order[i, a]]
+                    for b in range(a + 1):
+                        line[order[i, b]] += share * inverse[a, b]
 
 
 @Kernel
@@ -209,7 +217,9 @@ def components(values, order, gaps, means, precisions, filled, variance, chunks)
                 _inverse(factor, inverse, g)
                 for a in range(g):
                     total = 0.0
-                    for b in range(g):
+                    for b in range(a):
                         total += inverse[a, b] * pull[b]
+                    for b in range(a, g):
+                        total += inverse[b, a] * pull[b]
                     filled[j, i, order[i, a]] = mean[order[i, a]] - total
                     variance[j, i, order[i, a]] = inverse[a, a]

@@ -89,7 +89,7 @@ class Mixture:
 
     def posterior(self, values: Floats, observed: Bools) -> Posterior:
         """Return what the mixture says about rows (n, d); entries in gaps of ``values`` do not matter."""
-        return _expectation(self, Rows(values, observed))[0]
+        return _expectation(self, Rows(values, observed), sums=False)[0]
 
     def complete(self, values: Floats, observed: Bools) -> tuple[Floats, Floats]:
         """Return rows with their gaps filled, and the variances of filled entries, both (n, d)."""
@@ -132,7 +132,8 @@ class Rows:
     def __init__(self, values: Floats, observed: Bools) -> None:
         self.values = np.ascontiguousarray(values, dtype=np.float64)
         self.observed = observed
-        self.order = np.ascontiguousarray(np.argsort(observed, axis=1, kind="stable"))
+        order = np.argsort(observed, axis=1, kind="stable")
+        self.order = np.ascontiguousarray(order, dtype=np.uintp)  # numba need not check for negative places
         self.gaps = np.asarray((~observed).sum(axis=1))
 
     def __len__(self) -> int:
@@ -146,9 +147,9 @@ def _precisions(mixture: Mixture) -> tuple[Floats, Floats]:
 
 
 def _expectation(
-    mixture: Mixture, rows: Rows, before: Floats | None = None
+    mixture: Mixture, rows: Rows, before: Floats | None = None, *, sums: bool = True
 ) -> tuple[Posterior, Floats, Floats, Floats]:
-    """Return the posterior, and the sums of rows, entries and squares for each component.
+    """Return the posterior, and the sums of rows, entries and squares for each component, on request.
 
     Components with a negligible share of a row in ``before`` (n, J) are not looked at.
     """
@@ -162,14 +163,17 @@ def _expectation(
     precisions, heights = _precisions(mixture)
     shares = np.ones((n, J)) if before is None else before.copy()
     posterior = Posterior(np.empty((n, d)), np.empty((n, d)), shares, np.empty(n))
-    counts, sums, squares = np.empty((chunks, J)), np.empty((chunks, J, d)), np.empty((chunks, J, d, d))
+    parts = chunks if sums else 0
+    counts, firsts, squares = np.empty((parts, J)), np.empty((parts, J, d)), np.empty((parts, J, d, d))
     _mixture_kernels.expectation.build(chunks)(
         *(rows.values, rows.order, rows.gaps, mixture.means, precisions),
         *(np.log(mixture.weights) + heights / 2, _LEAST_SHARE, 0.0 if before is None else _IGNORED),
         *(posterior.filled, posterior.variance, posterior.shares, posterior.heights),
-        *(counts, sums, squares, chunks),
+        *(counts, firsts, squares, chunks),
     )
-    return posterior, counts.sum(axis=0), sums.sum(axis=0), squares.sum(axis=0)
+    square = squares.sum(axis=0)
+    square = square + np.tril(square, -1).swapaxes(1, 2)
+    return posterior, counts.sum(axis=0), firsts.sum(axis=0), square
 
 
 def fit_mixture(

@@ -27,13 +27,13 @@ from airnp.resemblance.scores import ScoredMixture, TableScores, learn_scores, r
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 
-RIDGES = (0.01, 0.001, 0.1, 0.3)
-"""ρ of one Gaussian over all rows; the first one is the start of the others."""
+RIDGES = (0.01, 0.1, 0.3, 0.001)
+"""ρ of one Gaussian over all rows, in the order they are tried; the first one is the start of the others."""
 
 GROUPS = (15, 40)
 """K: sizes of groups of nearest rows."""
 
-_ROWS_OF_A_COMPONENT = 12
+_ROWS_OF_A_COMPONENT = 24
 _MOST_COMPONENTS = 32
 _MOST_COLUMNS = 150
 """Above this, only the Gaussian of low rank is fitted."""
@@ -44,6 +44,9 @@ _MOST_LOCAL_WORK = 2e9
 _MOST_JUDGED, _MOST_FITTED, _MOST_NEIGHBOURS = 3000, 20_000, 5000
 """Rows that judge the models, that the chosen ones are fitted to, and that neighbours are looked up among."""
 
+_FEW_ROWS, _MANY_ROWS = 200, 1500
+"""Below the first, models are judged twice; above the second, by a quarter of the rows, not a third."""
+
 _STRONG_RIDGES = ("em 0.1", "em 0.3")
 
 _BENDS = 0.9
@@ -51,6 +54,15 @@ _BENDS = 0.9
 
 _NEAR = 1.02
 """Of two ways to build mixtures, the worse one ends if its error is this multiple of the better one's."""
+
+_FALLS = 0.99
+"""More components are tried if the last ones had less than this share of the error before."""
+
+_EXTREME = 3.0
+"""Held-out errors of more than this multiple of the 90 % quantile do not widen intervals further."""
+
+_PRIOR_SCALE, _PRIOR_QUANTILE = 60, 200
+"""Held-out entries that all columns together count for in the calibration of one column."""
 
 _EXACT = 1e-20
 """A mean squared error, in variances of columns, that no blend needs to improve."""
@@ -68,15 +80,18 @@ class _Precision:
     ----------
     tolerance : float
         EM ends if the mean log-density of an entry rises by less. More precision does not fill gaps better.
+    of_mixtures : float
+        The same for mixtures of several components, whose iterations take longer.
     ridge : float
         The largest one.
     """
 
     tolerance: float = 4e-3
+    of_mixtures: float = 1e-2
     ridge: float = 1.0
 
 
-_FOR_DRAWING = _Precision(tolerance=2e-5, ridge=1e-3)
+_FOR_DRAWING = _Precision(tolerance=2e-5, of_mixtures=2e-5, ridge=1e-3)
 
 
 class RowModel(Protocol):
@@ -151,27 +166,31 @@ class Blend:
         return drawn
 
     def inflation(self, d: int) -> Floats:
-        """Return how much larger errors are than the models expect, for each of d columns."""
-        found = self._by_column(lambda ratios: float(np.sqrt((ratios**2).mean())), d, 1.0)
-        return np.maximum(found, 1e-12)  # what is exact has no ratio
+        """Return how much larger errors are than the models expect, for each of d columns.
+
+        Columns with few held-out entries are drawn towards all columns.
+        """
+        if not len(self.ratios):
+            return np.ones(d)
+        squares = np.minimum(self.ratios, _EXTREME * np.quantile(self.ratios, 0.9)) ** 2
+        counts = np.bincount(self.columns, minlength=d)
+        sums = np.bincount(self.columns, squares, minlength=d)
+        found = np.sqrt((sums + _PRIOR_SCALE * squares.mean()) / (counts + _PRIOR_SCALE))
+        return np.asarray(np.maximum(found, 1e-12))  # what is exact has no ratio
 
     def reach(self, level: float, d: int) -> Floats:
         """Return how many calibrated standard deviations an interval of a level reaches, by column, (d,)."""
         from scipy.special import ndtri
 
-        usual = float(ndtri((1 + level) / 2))
-        return self._by_column(lambda ratios: float(np.quantile(ratios, level)), d, usual) / self.inflation(d)
-
-    def _by_column(self, statistic: Callable[[Floats], float], d: int, default: float) -> Floats:
-        """Return a statistic of ratios for each column, drawn towards that of all columns."""
         if not len(self.ratios):
-            return np.full(d, default)
-        overall = statistic(self.ratios)
+            return np.full(d, float(ndtri((1 + level) / 2)))
+        ratios = self.ratios / self.inflation(d)[self.columns]
+        overall = float(np.quantile(ratios, level))
         found = np.full(d, overall)
-        for j in range(d):
-            own = self.ratios[self.columns == j]
-            if len(own) >= 10:
-                found[j] = (len(own) * statistic(own) + 20 * overall) / (len(own) + 20)
+        for j in np.flatnonzero(np.bincount(self.columns, minlength=d) >= 10):
+            own = ratios[self.columns == j]
+            more = len(own) / (len(own) + _PRIOR_QUANTILE)
+            found[j] += more * (float(np.quantile(own, level)) - overall)
         return found
 
 
@@ -250,8 +269,9 @@ def _hold_out(observed: Bools, rng: np.random.Generator) -> Iterator[Bools]:
     patterns = observed[~observed.all(axis=1)]
     if not len(patterns):
         patterns = rng.random((n, d)) < 0.8
-    parts = np.array_split(rng.permutation(n), 4)
-    for part in parts[: 4 if n < 200 else 2 if n < 1500 else 1]:
+    few = n < _FEW_ROWS
+    parts = np.array_split(rng.permutation(n), 4 if few or n >= _MANY_ROWS else 3)
+    for part in parts[: 2 if few else 1]:
         held = np.zeros((n, d), bool)
         held[part] = observed[part] & ~patterns[rng.integers(len(patterns), size=len(part))]
         held[~(observed & ~held).any(axis=1)] = False
@@ -305,6 +325,10 @@ def _contestants(
         lowest = np.inf
         ridge = RIDGES[0]
         for rho in RIDGES:
+            # The next stronger one is tried as long as it helps, the weaker one if no stronger one does.
+            useless = {0.3: ridge < 0.1, 0.001: ridge > RIDGES[0]}.get(rho, False)
+            if useless if kept is None else not wanted(f"em {rho}"):
+                continue
             fitted = _again(rows, first or first_mixture(rows), rho)
             first = first or fitted
             error = judge(f"em {rho}", fitted)
@@ -377,7 +401,7 @@ def _mixtures(
             model = mixture if ladder.scores is None else ScoredMixture(ladder.scores, mixture)
             error = judge(name, model)
             yield name, model
-            if kept is not None or error < ladder.error:
+            if kept is not None or error < _FALLS * ladder.error:
                 falling.append(replace(ladder, mixture=mixture, error=error))
         lowest = min((ladder.error for ladder in falling), default=0.0)
         ladders = [ladder for ladder in falling if kept is not None or ladder.error < _NEAR * lowest]
@@ -432,7 +456,8 @@ def _again(rows: Rows, mixture: Mixture, ridge: float, precision: _Precision = _
     """Improve a mixture by EM."""
     prior = 0 if len(mixture.weights) == 1 else rows.values.shape[1]
     ridge = min(ridge, precision.ridge)
-    return fit_mixture(rows, mixture, ridge=ridge, prior=prior, tolerance=precision.tolerance)
+    tolerance = precision.tolerance if len(mixture.weights) == 1 else precision.of_mixtures
+    return fit_mixture(rows, mixture, ridge=ridge, prior=prior, tolerance=tolerance)
 
 
 # --- the blend ---

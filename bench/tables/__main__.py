@@ -18,7 +18,7 @@ from bench.speed import RESULTS
 from bench.tables import data, protocol
 from bench.tables.gaps import MECHANISMS, make_gaps
 from bench.tables.measure import OURS, codes, downstream, measure
-from bench.tables.peers import PEERS
+from bench.tables.peers import ON_REQUEST, PEERS
 
 RATES = (0.1, 0.3, 0.5)
 NEAR = 1.01
@@ -30,7 +30,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--half", choices=("tuning", "report", "all"), default="all")
     parser.add_argument("--tables", nargs="+", help="only these")
     parser.add_argument("--masks", type=int, default=5)
-    parser.add_argument("--peers", nargs="*", default=list(PEERS), choices=list(PEERS))
+    parser.add_argument(
+        "--peers", nargs="*", default=[name for name in PEERS if name not in ON_REQUEST], choices=list(PEERS)
+    )
+    parser.add_argument(
+        "--again", nargs="+", default=[], choices=[OURS, *PEERS], help="measure these anew, in all cells"
+    )
     parser.add_argument("--threads", type=int, help="of airnp's imputer")
     parser.add_argument("--results", type=Path, default=RESULTS / "tables")
     parser.add_argument("--folder", type=Path, help="CSV files for the protocol of HyperImpute")
@@ -67,19 +72,15 @@ def _cells(names: Sequence[str], options: argparse.Namespace) -> Any:
             for rate in RATES:
                 for seed in range(options.masks):
                     path = options.results / f"{name}-{mechanism}-{rate}-{seed}.json"
+                    record = {"table": name, "mechanism": mechanism, "rate": rate, "seed": seed, "found": {}}
                     if path.exists():
                         record = json.loads(path.read_text())
-                    else:
-                        found = measure(dataset, mechanism, rate, seed, tuple(options.peers), options.threads)
-                        record = {
-                            "table": name,
-                            "mechanism": mechanism,
-                            "rate": rate,
-                            "seed": seed,
-                            "found": found,
-                        }
+                    methods = (OURS, *options.peers)
+                    wanted = [m for m in methods if m in options.again or m not in record["found"]]
+                    if wanted:
+                        record["found"] |= measure(dataset, mechanism, rate, seed, wanted, options.threads)
                         path.write_text(json.dumps(record))
-                        print(f"{name} {mechanism} {rate} {seed}: {_line(found)}", flush=True)
+                        print(f"{name} {mechanism} {rate} {seed}: {_line(record['found'])}", flush=True)
                     yield record
 
 
@@ -101,7 +102,8 @@ def _line(found: dict[str, dict[str, Any]]) -> str:
 def summary(records: list[dict[str, Any]]) -> str:
     """Return, for each table and all of them: ratios to the best other, wins, coverage, and times.
 
-    Errors are means over masks, so that a cell is a table, a mechanism and a rate.
+    Errors are means over masks, so that a cell is a table, a mechanism and a rate. ``time`` is the ratio of
+    processor time to IterativeImputer's.
     """
     lines = [
         f"{'table':14} {'ratio':>6} {'lowest':>7} {'time':>6} {'slowest':>7} {'cover':>6} {'columns':>12}"
@@ -125,10 +127,10 @@ def summary(records: list[dict[str, Any]]) -> str:
                 if np.isfinite(means[OURS]) and others and means[OURS] > 0:
                     ratios.append(means[OURS] / min(others))
             if "iterative" in found[0]:
-                ours, other = (np.mean([each[m]["seconds"] for each in found]) for m in (OURS, "iterative"))
+                ours, other = (np.mean([each[m]["work"] for each in found]) for m in (OURS, "iterative"))
                 times.append(ours / other)
         cover = [record["found"][OURS]["cover"] for record in own if "cover" in record["found"][OURS]]
-        columns = [each for record in own for each in record["found"][OURS].get("columns", [])]
+        columns = [each for found in cells.values() for each in _covered(found)]
         within = np.mean(np.array(ratios) <= NEAR) if ratios else np.nan
         extremes = f"{np.min(columns):.2f}–{np.max(columns):.2f}" if columns else "–"
         times = times or [np.nan]
@@ -137,6 +139,13 @@ def summary(records: list[dict[str, Any]]) -> str:
             f"{np.mean(cover) if cover else np.nan:6.3f} {extremes:>12}"
         )
     return "\n".join(lines)
+
+
+def _covered(found: list[dict[str, Any]]) -> list[float]:
+    """Return the share of gaps inside intervals, over all masks, of each column with 50 or more gaps."""
+    counts = [each[OURS]["inside"] for each in found if "inside" in each[OURS]]
+    inside, gaps = np.sum(counts, axis=0).T if counts else np.zeros((2, 0))
+    return list(inside[gaps >= 50] / gaps[gaps >= 50])
 
 
 def _geometric(values: list[float]) -> float:

@@ -64,7 +64,26 @@ def _soft_impute(table: np.ndarray, seed: int) -> np.ndarray:
 def _hyperimpute(table: np.ndarray, seed: int) -> np.ndarray:
     from hyperimpute.plugins.imputers import Imputers
 
-    return np.asarray(Imputers().get("hyperimpute", random_state=seed).fit_transform(table.copy()))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return np.asarray(Imputers().get("hyperimpute", random_state=seed).fit_transform(table.copy()))
+
+
+def _air(table: np.ndarray, seed: int) -> np.ndarray:
+    from airnp.sklearn import AIRImputer
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        imputer = AIRImputer(method="air", random_state=seed, threads=1, identifiers=[])
+        return np.asarray(imputer.fit_transform(table))
+
+
+def _missforest(table: np.ndarray, seed: int) -> np.ndarray:
+    from hyperimpute.plugins.imputers import Imputers
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return np.asarray(Imputers().get("missforest", random_state=seed).fit_transform(table.copy()))
 
 
 PEERS: dict[str, Impute] = {
@@ -73,6 +92,10 @@ PEERS: dict[str, Impute] = {
     "iterative": _iterative,
     "forest": _standardised(_forest),
     "soft_impute": _standardised(_soft_impute),
+    "air": _air,
 }
 if importlib.util.find_spec("hyperimpute") is not None:
-    PEERS["hyperimpute"] = _hyperimpute
+    PEERS |= {"hyperimpute": _hyperimpute, "missforest": _missforest}
+
+ON_REQUEST = ("air", "hyperimpute", "missforest")
+"""Peers that take seconds to minutes for a small table."""

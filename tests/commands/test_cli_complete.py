@@ -322,12 +322,12 @@ def test_a_link_is_followed(ratings):
             "a.csv: 3 numbers are outside --bounds 1 4, the first is 5 in row 2, column 'c'",
         ),
         (
-            "a.csv -o b.csv --method air --bounds 1 4",
+            "a.csv -o b.csv --max-iter 40000 --bounds 1 4",
             "a.csv: 3 numbers are outside --bounds 1 4, the first is 5 in row 'bob', column 'c'",
         ),
         ("whole.csv -o b.csv --bounds 1 1 --round", "whole.csv: 1 numbers are outside"),
         ("full.csv -o b.csv", "full.csv: nothing is missing; --missing says how"),
-        ("full.csv -o b.csv --method air", "full.csv: no number is missing; --missing says how"),
+        ("full.csv -o b.csv --max-iter 40000", "full.csv: no number is missing; --missing says how"),
         ("empty.csv -o b.csv", "empty.csv: no entry is observed"),
         ("infinite.csv -o b.csv", "infinite.csv: 1 observed entries are NaN or infinite, first at (0, 1)"),
         ("a.csv -o b.csv --rank 9 --depth 1", "--rank: "),
@@ -407,7 +407,7 @@ def test_a_missing_package_names_the_extra(package, words, message, ratings, cap
 )
 def test_a_fit_that_fails_writes_nothing(error, code, message, ratings, capsys, monkeypatch):
     fail_with(monkeypatch, error)
-    assert mistake(capsys, "complete ratings.csv -o b.csv --method air", code=code) == message
+    assert mistake(capsys, "complete ratings.csv -o b.csv --max-iter 40000", code=code) == message
     assert not Path("b.csv").exists()
 
 
@@ -415,7 +415,7 @@ def test_a_fit_that_fails_writes_nothing(error, code, message, ratings, capsys, 
 def test_a_bug_is_not_taken_for_a_mistake(bug, ratings, monkeypatch):
     fail_with(monkeypatch, bug)
     with pytest.raises(type(bug), match=re.escape(str(bug))):
-        main("complete ratings.csv -o b.csv --method air")
+        main("complete ratings.csv -o b.csv --max-iter 40000")
 
 
 @pytest.mark.parametrize(
@@ -598,7 +598,7 @@ def test_ends_of_intervals_are_overwritten_only_with_force(sensors, capsys):
 @pytest.mark.parametrize("words", ["--regularizers air", "", "--auto"])
 def test_too_high_a_level_is_noticed_before_the_fit(words, sensors, capsys, monkeypatch):
     forbid_fits(monkeypatch)
-    shown = mistake(capsys, f"complete sensors.csv -o out.csv --interval 0.999 --method air {words}")
+    shown = mistake(capsys, f"complete sensors.csv -o out.csv --interval 0.999 --max-iter 40000 {words}")
     assert shown.startswith("--interval: 0.999 needs at least 999 held-out entries, there are ")
 
 
@@ -746,5 +746,5 @@ def test_only_the_form_that_is_asked_for_is_fitted(links, capsys):
 
 def test_a_table_that_does_not_fit_into_memory_names_the_sparse_form(ratings, capsys, monkeypatch):
     fail_with(monkeypatch, MemoryError("too large; see airnp.fit_sparse"))
-    shown = mistake(capsys, "complete ratings.csv -o b.csv --method air", code=1)
+    shown = mistake(capsys, "complete ratings.csv -o b.csv --max-iter 40000", code=1)
     assert shown.endswith("see airnp.fit_sparse; here: --form sparse --rank N")

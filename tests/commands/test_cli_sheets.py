@@ -191,13 +191,32 @@ def test_excel_needs_its_extra(capsys, monkeypatch):
     [
         ("--samples 2 --rank 3", "--rank: only with --method air, which --samples is not"),
         ("--method em --max-iter 3", "--max-iter: only with --method air, which --method em is not"),
-        ("--method air --ignore a", "--ignore: not with --method air"),
+        ("--method air --samples 2", "--samples: not with --method air"),
+        ("--method air --auto --ignore a", "--ignore: not with a matrix of numbers, which --auto needs"),
         ("--columns z", "people.csv: --columns: there is no column 'z'"),
     ],
 )
 def test_options_that_do_not_go_together(words, message, capsys):
     people()
     assert mistake(capsys, f"complete people.csv -o out.csv {words}").startswith(message)
+
+
+def test_the_factor_model_sees_standardised_columns(capsys):
+    given = people()
+    done = facts(capsys, "complete people.csv -o out.csv --method air --max-iter 300 --rank 3")
+    assert done["kinds"]["group"] == "category"
+    assert done["weights"] == {"air": 1.0}
+    assert done["expected_error"] is None
+    filled = cells("out.csv")
+    assert all(all(line) for line in filled)
+    # Another unit of a column changes no other column.
+    scaled = [line[:] for line in given]
+    for line in scaled[1:]:
+        line[2] = line[2] and f"{1000 * float(line[2]):.0f}"
+    Path("grams.csv").write_text("\n".join(",".join(line) for line in scaled), encoding="utf-8")
+    main("complete grams.csv -o grams_out.csv --method air --max-iter 300 --rank 3 --quiet")
+    heights = [[float(line[1]) for line in cells(name)[1:]] for name in ("out.csv", "grams_out.csv")]
+    np.testing.assert_allclose(*heights, atol=0.1)
 
 
 def test_the_same_seed_gives_the_same_file():
