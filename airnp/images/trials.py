@@ -166,22 +166,27 @@ def candidate(channels: int, quality: Quality, gaps: Gaps, given: Overrides) -> 
     small, large = {1: (6, 8), 2: (5, 6), 3: (4, 5), 4: (4, 5)}.get(
         channels, (int(max(2, (_LARGEST_ROW / channels) ** 0.5)),) * 2
     )
-    # Thin gaps want small patches. In deep holes, large ones carry structure further.
-    side = given.patch or (large if gaps == "deep" and quality == "best" else small)
-    own = Round(
-        patch=side,
-        stride=(side + 1) // 2 + (quality == "fast"),
-        search=given.search or 10,
-        neighbours=given.neighbours or (80 if quality == "best" and channels == 1 else 64),
-        answers=12 if quality == "best" else 8,
-    )
-    # Steps that go further than the new values save rounds; the last one may not.
-    further = 1 if quality == "fast" or gaps == "deep" or (gaps == "thin" and channels > 1) else 2
-    if gaps == "scattered" and quality == "best":
-        further = 3
-    rounds = tuple(replace(own, step=step) for step in (*[1.7] * further, 1.0))
+    if gaps == "deep":
+        sides = [large] * 2 if quality == "best" else [small] * 2  # large ones carry structure further
+    elif quality == "fast" or (gaps == "thin" and channels > 1):
+        sides = [small] * 2
+    else:
+        sides = [large, small, large, small] if channels == 1 else [small] * 4
+    rounds = []
+    for number, side in enumerate(sides, start=1):
+        side = given.patch or side
+        how = Round(
+            patch=side,
+            stride=(side + 1) // 2 + (quality == "fast"),
+            search=given.search or 10,
+            neighbours=given.neighbours or (80 if quality == "best" and channels == 1 else 64),
+            answers=12 if quality == "best" else 8,
+            # Going further than the new values saves rounds; the last one may not.
+            step=1.7 if number < len(sides) else 1.0,
+        )
+        rounds.append(how)
     graph = GraphSettings(search=given.search or 10)
-    return Candidate(2 if quality == "best" else 1, rounds, graph=graph)
+    return Candidate(2 if quality == "best" else 1, tuple(rounds), graph=graph)
 
 
 def form(observed: Bools) -> Gaps:
