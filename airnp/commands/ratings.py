@@ -93,6 +93,9 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         help=f"without --pairs: how many items to predict for every user ({_TOP})",
     )
     parser.add_argument("--users", nargs="+", metavar="USER", help="only for these users (all)")
+    parser.add_argument(
+        "--test", type=Path, metavar="FILE", help="report the errors on this file of other ratings as well"
+    )
     add_bounds_argument(parser, "clip predictions (to the lowest and the highest rating)")
     parser.add_argument(
         "--result", type=Path, metavar="FILE.npz", help="save the model as well, for --model and airnp.load"
@@ -131,6 +134,7 @@ def _run(options: argparse.Namespace) -> int:
     check_within_bounds(options, options.table, table.values, table.place)
     ratings = matrix_of(table, options.repeated, options.table)
     pairs = None if options.pairs is None else _read_pairs(options, table.users, table.items)
+    test = _read_test(options)
     users = places_of(options.users, table.users, "--users")
     names = _header(table.names or ["user", "item"], options.table)
     triples.write(io.BytesIO(), kind, names, [], [], ratings.data[:0])  # a rehearsal
@@ -147,6 +151,7 @@ def _run(options: argparse.Namespace) -> int:
     write_file(options.output, lambda file: triples.write(file, kind, names, *found[:3]))
     save_result(model, options.result)
     facts = {**_facts(options, table, result), "predictions": len(found.values), **found.unknown, **facts}
+    facts |= _measured(model, test)
     return finish(options, facts, _text(options, facts))
 
 
@@ -171,10 +176,46 @@ def _serve(options: argparse.Namespace, kind: str) -> int:
         "predictions": len(found.values),
         **found.unknown,
         "stop_reason": "served",
+        **_measured(model, _read_test(options)),
     }
     lines = [f"{options.model}: {facts['items']} items and {facts['users']} users", *_unknown(options, facts)]
+    lines += _measures(facts)
     lines.append(f"wrote {options.output}, {facts['predictions']} predictions")
     return finish(options, facts, "\n".join(lines))
+
+
+def _read_test(options: argparse.Namespace) -> Triples | None:
+    """Read the ratings to test on, as the others are read."""
+    if options.test is None:
+        return None
+    columns = ("1", "2", "3") if options.columns is None else tuple(options.columns)
+    how = Layout(columns, options.header, options.delimiter, by_name=options.columns is None)
+    return triples.read(options.test, how)
+
+
+def _measured(model: RatingsModel, test: Triples | None) -> dict[str, Any]:
+    """Return the errors of a model on other ratings, if there are any."""
+    if test is None:
+        return {}
+    # Ids of a model may be numbers where the file has text.
+    sides = [(test.users, model.users, test.rows), (test.items, model.items, test.columns)]
+    ids = []
+    for labels, known, lines in sides:
+        places = _look_up(labels, known.labels)
+        named = [label if place < 0 else known[place] for label, place in zip(labels, places, strict=True)]
+        ids.append([named[line] for line in lines])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", airnp.UnknownIdWarning)
+        return {"test": {"ratings": len(test), **model.evaluate(ids[0], ids[1], test.values)}}
+
+
+def _measures(facts: dict[str, Any]) -> list[str]:
+    """Return a line about the errors on other ratings, if they were measured."""
+    found = dict(facts.get("test", {}))
+    if not found:
+        return []
+    count = found.pop("ratings")
+    return [f"on {count} other ratings: " + ", ".join(f"{name} {value:.4f}" for name, value in found.items())]
 
 
 def _header(names: list[str], path: Path) -> list[str]:
@@ -270,7 +311,7 @@ def _text(options: argparse.Namespace, facts: dict[str, Any]) -> str:
         f"({header})",
         describe_run(options, facts),
     ]
-    lines += _unknown(options, facts)
+    lines += _unknown(options, facts) + _measures(facts)
     so_far = " the result so far to" if facts["stop_reason"] == "interrupted" else ""
     lines.append(f"wrote{so_far} {options.output}, {facts['predictions']} predictions")
     if options.result is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -104,6 +104,58 @@ def read_interactions(
         f"R: expected a sparse matrix of SciPy, a data frame or triples (user, item, rating), got "
         f"{type(R).__name__}; scipy.sparse.coo_array((ratings, (users, items)), shape) makes a sparse matrix"
     )
+
+
+def split(
+    users: Any,
+    times: Any = None,
+    *,
+    how: Literal["random", "one", "time"] = "random",
+    share: float = 0.2,
+    seed: int = 0,
+) -> npt.NDArray[np.bool_]:
+    """Return which ratings to test on.
+
+    Parameters
+    ----------
+    users : array (k,)
+        Who made each rating.
+    times : array (k,), optional
+        When.
+    how : {"random", "one", "time"}
+        A random share of all ratings; one of each user who has more than one, the latest if there are times;
+        or the latest share of all ratings.
+    share : float
+        For "random" and "time".
+    seed : int
+
+    Returns
+    -------
+    array of bool (k,)
+
+    Examples
+    --------
+    >>> split(["a", "a", "b"], [1, 2, 3], how="one").tolist()
+    [False, True, False]
+    """
+    who = np.asarray(_factorized(list(users))[0])
+    order = np.random.default_rng(seed).permutation(len(who))
+    if how not in ("random", "one", "time"):
+        raise ValueError(f"how: expected 'random', 'one' or 'time', got {how!r}")
+    if how == "time" and times is None:
+        raise ValueError("times: expected one for each rating to split by time, got None")
+    if not 0 < share < 1:
+        raise ValueError(f"share: expected a number between 0 and 1, got {share!r}")
+    if times is not None and how != "random":
+        order = order[np.argsort(np.asarray(times)[order], kind="stable")]
+    found = np.zeros(len(who), bool)
+    if how == "one":
+        _, last = np.unique(who[order][::-1], return_index=True)
+        chosen = order[::-1][last]
+        found[chosen[np.bincount(who)[who[chosen]] > 1]] = True
+    else:
+        found[order[len(order) - round(share * len(order)) :]] = True
+    return found
 
 
 def _from_sparse(R: Any) -> Interactions:

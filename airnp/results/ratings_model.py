@@ -23,7 +23,7 @@ variance σ² (1 − h): σ² is the sum of squared training errors over the sum
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from os import PathLike
@@ -35,6 +35,7 @@ import numpy.typing as npt
 from airnp._checks import checked_whole
 from airnp.data.entries import Pattern
 from airnp.data.interactions import Ids
+from airnp.metrics import ranking
 from airnp.results.sparse_result import SparseFitResult
 
 Floats = npt.NDArray[Any]
@@ -300,6 +301,42 @@ class RatingsModel(SparseFitResult):
                 what += [self.items[item] for item in chosen]
                 values.append(scores[chosen])
         return Top(who, what, self._put_in_bounds(np.concatenate(values)))
+
+    def evaluate(
+        self, users: Sequence[Any], items: Sequence[Any], ratings: Any, *, k: int = 10, relevant: float = 4.0
+    ) -> dict[str, float]:
+        """Measure the model by ratings that it was not fitted to.
+
+        Parameters
+        ----------
+        users, items : sequences of ids (k,)
+            Unknown ones are predicted as in :meth:`predict`, and get no recommendations.
+        ratings : array (k,)
+        k : int
+            Length of the lists of recommended items.
+        relevant : float
+            The least rating that makes an item relevant for its user.
+
+        Returns
+        -------
+        dict
+            ``rmse`` and ``mae`` of the predictions; of :meth:`recommend_all`, if an item is relevant, what
+            :func:`airnp.metrics.ranking` measures.
+        """
+        values = np.asarray(ratings, dtype=np.float64)
+        errors = self.predict(list(users), list(items)) - values
+        found = {"rmse": float(np.sqrt(np.mean(errors**2))), "mae": float(np.mean(np.abs(errors)))}
+        wanted: dict[Any, list[Any]] = {}
+        for user, item, value in zip(users, items, values, strict=True):
+            if value >= relevant:
+                wanted.setdefault(user, []).append(item)
+        if not wanted:
+            return found
+        lists: dict[Any, list[Any]] = {}
+        who, what, _ = self.recommend_all(k, users=[user for user in wanted if user in self.users])
+        for user, item in zip(who, what, strict=True):
+            lists.setdefault(user, []).append(item)
+        return {**found, **ranking(lists, wanted, k, items=len(self.items))}
 
     def similar_items(self, item: Any, n: int = 10) -> list[Scored]:
         """Return the items whose factors have the highest cosine with those of an item, by id or new."""

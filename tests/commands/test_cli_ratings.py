@@ -302,6 +302,20 @@ def test_a_saved_model_predicts_without_a_fit(capsys, monkeypatch):
     assert (done["predictions"], done["unknown_users"], done["unknown_items"]) == (2, 1, 0)
 
 
+def test_errors_on_other_ratings(fitted, capsys):
+    pairs = np.argwhere(~THERE)[:6]
+    write("test.csv", [["who", "film", "stars"], *([USERS[i], ITEMS[j], STARS[i, j]] for i, j in pairs)])
+    line = f"ratings ratings.csv -o out.csv --result m.npz --test test.csv {QUICK}"
+    found = facts(capsys, line)["test"]
+    errors = fitted.predict(*pairs.T) - STARS[tuple(pairs.T)]
+    assert found["ratings"] == 6
+    assert found["rmse"] == pytest.approx(np.sqrt(np.mean(errors**2)), rel=1e-5)
+    assert found["mae"] == pytest.approx(np.mean(np.abs(errors)), rel=1e-5)
+    assert facts(capsys, "ratings --model m.npz -o again.csv --test test.csv")["test"] == found
+    assert main("ratings --model m.npz -o third.csv --test test.csv") == 0
+    assert f"on 6 other ratings: rmse {found['rmse']:.4f}" in capsys.readouterr().out
+
+
 def test_what_does_not_go_with_a_saved_model(fitted, capsys):
     fitted.save("model.npz")
     airnp.fit(np.eye(4), max_iter=1, stop=None, seed=0).save("dense.npz")
