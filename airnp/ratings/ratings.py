@@ -72,8 +72,8 @@ def fit_ratings(
 
     with Ω = 1 where there is a rating: offsets, factors, and a mask factor on both sides. The loss is the sum
     of squared errors with weight decay that grows with √n on U₀, V₀, Y and Z, minimised by Adam with one
-    second moment per matrix. The number of iterations is chosen by 5 % of the ratings, and the model is then
-    fitted to all of them.
+    second moment per matrix. The number of iterations is chosen by 5 % of the ratings (up to a fifth if
+    there are few), and the model is then fitted to all of them.
 
     Parameters
     ----------
@@ -141,7 +141,7 @@ def fit_ratings(
         mask_factor="both",
         init=Gaussian(0.0, _SCALE),
         optimizer=Adam(_RATE, second_moment="matrix", schedule=ExponentialDecay(0.5, _HALVED_EVERY)),
-        stop=HeldOut(0.05, patience=60, relative_patience=0.0, every=5, tolerance=1e-3),
+        stop=HeldOut(_held_out_share(R.nnz), patience=60, relative_patience=0.0, every=5, tolerance=1e-3),
         max_iter=max_iter,
         bounds=bounds,
         seed=seed,
@@ -196,6 +196,11 @@ def chosen_shrinkage(R: Any, weights: Any = None, times: Any = None) -> float:
             squares = (mean + b[rows] + c[columns] - held.values) ** 2
             errors[place] += float(np.sum(squares if held.weights is None else squares * held.weights))
     return _SHRINKAGES[int(np.argmin(errors))]
+
+
+def _held_out_share(ratings: int) -> float:
+    """Return the share of ratings that chooses the iterations: 4000, but 5 % at least and a fifth at most."""
+    return min(0.2, max(0.05, 4000 / max(ratings, 1)))
 
 
 def _range(R: Any, rows: Any, weights: Any) -> tuple[float, float] | None:
