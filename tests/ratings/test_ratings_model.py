@@ -64,6 +64,8 @@ def test_mistakes():
         airnp.fit_ratings(frame, user="a")
     with pytest.raises(ValueError, match=r"got 2 ratings of 1 pairs"):
         airnp.fit_ratings((["a", "a"], ["x", "x"], [1, 2]))
+    with pytest.raises(ValueError, match="weights: expected R to be a sparse matrix"):
+        airnp.fit_ratings((["b", "a"], ["x", "x"], [1, 2]), weights=[1, 2])
     with pytest.raises(ValueError, match="columns: expected one for the item"):
         column_roles(["user", "item", "film", "rating"])
 
