@@ -28,6 +28,7 @@ from airnp.ratings.ratings import fit_ratings
 from airnp.regularizers import *  # noqa: F403  # what its __all__ names; a new one is exported by itself
 from airnp.results.files import load
 from airnp.results.history import History
+from airnp.results.ratings_model import Newcomer, RatingsModel, UnknownIdWarning
 from airnp.results.result import DivergenceError, FitResult
 from airnp.results.sparse_result import SparseFitResult
 from airnp.training.graph_recorder import GraphRecorder
@@ -61,13 +62,16 @@ __all__ = [
     "Huber",
     "Inpainting",
     "Integers",
+    "Newcomer",
     "Objective",
     "Operator",
     "Outcome",
+    "RatingsModel",
     "Record",
     "Search",
     "SparseFitResult",
     "Squared",
+    "UnknownIdWarning",
     "complete",
     "fit",
     "fit_many",

@@ -8,15 +8,16 @@ frames, and computes in NumPy float64. A single matrix ``(m, n)`` gives a Python
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from airnp._arrays import to_numpy
-from airnp._checks import checked_number
+from airnp._checks import checked_number, checked_whole
 
-__all__ = ["nmae", "psnr", "rmse", "ssim"]
+__all__ = ["nmae", "psnr", "ranking", "rmse", "ssim"]
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -201,6 +202,70 @@ def ssim(X: Any, truth: Any, *, data_range: float | None = None) -> float | NDAr
             target[index], estimate[index], win_size=_SSIM_WINDOW, data_range=float(peaks[index])
         )
     return _float_or_array(values)
+
+
+def ranking(
+    recommended: Mapping[Any, Sequence[Any]],
+    relevant: Mapping[Any, Iterable[Any]],
+    k: int = 10,
+    *,
+    items: int | None = None,
+) -> dict[str, float]:
+    r"""Measure lists of recommended items by the items that turned out to be relevant.
+
+    .. math::
+        \mathrm{precision} = \frac{|H|}{k}, \quad \mathrm{recall} = \frac{|H|}{|G|}, \quad
+        \mathrm{NDCG} = \frac{\sum_{p \in H} 1 / \log_2(p + 1)}{\sum_{p=1}^{\min(k, |G|)} 1 / \log_2(p + 1)}
+
+    for each user, with G the relevant items and H the places of those that are in the list, from 1; then the
+    mean over users.
+
+    Parameters
+    ----------
+    recommended : mapping of user to sequence of items
+        Best first; what is behind the first ``k`` does not count. A user without a list has no hit.
+    relevant : mapping of user to items
+        Users without any relevant item are left out.
+    k : int
+    items : int, optional
+        How many items there are, for the coverage.
+
+    Returns
+    -------
+    dict
+        ``precision``, ``recall``, ``ndcg``, and with ``items`` ``coverage``, the share of the items that are
+        recommended to somebody.
+
+    Raises
+    ------
+    ValueError
+        If no user has a relevant item, or a list has an item twice.
+
+    Examples
+    --------
+    >>> from airnp.metrics import ranking
+    >>> found = ranking({"ann": ["x", "y"], "bob": ["z", "x"]}, {"ann": ["y"], "bob": ["z", "w"]}, 2, items=4)
+    >>> found["precision"], found["recall"], round(found["ndcg"], 3), found["coverage"]
+    (0.5, 0.75, 0.622, 0.75)
+    """
+    k = checked_whole("k", k)
+    measured: list[tuple[float, float, float]] = []
+    shown: set[Any] = set()
+    for user, wanted in ((user, set(some)) for user, some in relevant.items()):
+        first = list(recommended.get(user, ()))[:k]
+        if len(set(first)) < len(first):
+            raise ValueError(f"recommended: expected different items, got one twice for {user!r}")
+        shown.update(first)
+        if wanted:
+            places = [place for place, item in enumerate(first, 1) if item in wanted]
+            gain = sum(1 / math.log2(place + 1) for place in places)
+            best = sum(1 / math.log2(place + 1) for place in range(1, min(k, len(wanted)) + 1))
+            measured.append((len(places) / k, len(places) / len(wanted), gain / best))
+    if not measured:
+        raise ValueError("relevant: expected a user with a relevant item, got none")
+    means = np.mean(measured, axis=0)
+    found = dict(zip(("precision", "recall", "ndcg"), map(float, means), strict=True))
+    return found if items is None else {**found, "coverage": len(shown) / checked_whole("items", items)}
 
 
 def _prepare(X: Any, truth: Any, mask: Any) -> tuple[Floats, Floats, Bools]:

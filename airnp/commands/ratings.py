@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import argparse
 import io
+import warnings
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+import airnp
 from airnp.commands.base import (
     Command,
     UsageError,
@@ -31,19 +32,23 @@ from airnp.commands.fits import (
     check_run_arguments,
     describe_run,
     fit_ratings,
+    load_result,
     resume_run,
 )
 from airnp.commands.tables import add_text_arguments, check_within_bounds
+from airnp.data.interactions import Ids
+from airnp.ratings.ratings import rated_model
 from airnp.tables import triples
 from airnp.tables.triples import Layout, Triples
 
 if TYPE_CHECKING:
+    from airnp.results.ratings_model import RatingsModel
     from airnp.results.sparse_result import SparseFitResult
 
 DESCRIPTION = """\
-Predict ratings from a table with a line for each rating: user, item, rating. Further columns are ignored, a
-header is told by itself, and users and items are called anything. Formats go by the name: .csv and .tsv (also
-.gz), .parquet.
+Predict ratings from a table with a line for each rating: user, item, rating, in this order or under usual
+names, such as userId. Further columns are ignored, a header is told by itself, and users and items are called
+anything. Formats go by the name: .csv and .tsv (also .gz), .parquet; .data (tabs) and .dat (::) of MovieLens.
 
 What is written has a header and a line for each prediction: the pairs of a file, or for every user the items
 that are predicted best among those without a rating, best first. A user or an item that has no rating at all
@@ -59,6 +64,8 @@ EXAMPLES = """\
   airnp ratings ratings.csv -o predictions.csv --pairs pairs.csv --bounds 1 5
   airnp ratings log.parquet -o best.parquet --columns user_id film stars --repeated last
   airnp ratings ratings.tsv.gz -o best.csv --rank 32 --result model.npz --json
+  airnp ratings --model model.npz -o best.csv --top 10 --users ann
+  airnp ratings --model model.npz -o predictions.csv --pairs pairs.csv
   airnp ratings large.parquet -o best.csv --checkpoint run.npz
   airnp ratings large.parquet -o best.csv --resume run.npz
 """
@@ -66,14 +73,17 @@ EXAMPLES = """\
 _TOP = 10
 """Items to predict for every user, unless the user says how many."""
 
-_CHUNK = 2**24
-"""Predictions to make at a time."""
+_OF_A_FIT = ("bounds", "result", "rank", "max_iter", "seed", "threads", "checkpoint", "resume")
+"""Options that a saved model leaves nothing to do for."""
 
 Places = npt.NDArray[np.int64]
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("table", type=Path, help="file of ratings to read")
+    parser.add_argument("table", type=Path, nargs="?", help="file of ratings to read")
+    parser.add_argument(
+        "--model", type=Path, metavar="FILE.npz", help="predict by this model, which --result saved; no fit"
+    )
     add_output_arguments(parser, ".csv .tsv .parquet, also .csv.gz .tsv.gz")
     parser.add_argument("--pairs", type=Path, metavar="FILE", help="pairs to predict: user, item")
     parser.add_argument(
@@ -83,16 +93,19 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         help=f"without --pairs: how many items to predict for every user ({_TOP})",
     )
     parser.add_argument("--users", nargs="+", metavar="USER", help="only for these users (all)")
+    parser.add_argument(
+        "--test", type=Path, metavar="FILE", help="report the errors on this file of other ratings as well"
+    )
     add_bounds_argument(parser, "clip predictions (to the lowest and the highest rating)")
     parser.add_argument(
-        "--result", type=Path, metavar="FILE.npz", help="save the factors as well, for airnp.load"
+        "--result", type=Path, metavar="FILE.npz", help="save the model as well, for --model and airnp.load"
     )
     group = parser.add_argument_group("reading")
     group.add_argument(
         "--columns",
         nargs=3,
         metavar=("USER", "ITEM", "RATING"),
-        help="names of the columns, or their numbers from 1 (1 2 3)",
+        help="names of the columns, or their numbers from 1 (usual names, such as userId; else 1 2 3)",
     )
     group.add_argument(
         "--repeated",
@@ -113,15 +126,17 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 def _run(options: argparse.Namespace) -> int:
     kind = triples.kind_of_triples(options.output)
     _check_options(options)
+    if options.model is not None:
+        return _serve(options, kind)
     columns = ("1", "2", "3") if options.columns is None else tuple(options.columns)
-    table = triples.read(options.table, Layout(columns, options.header, options.delimiter))
+    layout = Layout(columns, options.header, options.delimiter, by_name=options.columns is None)
+    table = triples.read(options.table, layout)
     check_within_bounds(options, options.table, table.values, table.place)
     ratings = matrix_of(table, options.repeated, options.table)
-    pairs = None if options.pairs is None else _read_pairs(options, columns[:2], table)
+    pairs = None if options.pairs is None else _read_pairs(options, table.users, table.items)
+    test = _read_test(options)
     users = places_of(options.users, table.users, "--users")
-    names = [*(table.names or ["user", "item"])[:2], "prediction"]
-    if len(set(names)) < 3:
-        raise UsageError(f"{options.table}: expected other names of columns than {', '.join(names)}")
+    names = _header(table.names or ["user", "item"], options.table)
     triples.write(io.BytesIO(), kind, names, [], [], ratings.data[:0])  # a rehearsal
 
     if options.resume is None:
@@ -130,19 +145,103 @@ def _run(options: argparse.Namespace) -> int:
     else:
         _check_run(options, ratings)
         result, facts = resume_run(options)
+    model = rated_model(result, ratings, Ids(table.users), Ids(table.items))
 
-    if pairs is not None:
-        found = predict_pairs(result, table, pairs)
-    else:
-        found = best_items(result, table, ratings, options.top or _TOP, users)
+    found = best_items(model, options.top or _TOP, users) if pairs is None else predict_pairs(model, pairs)
     write_file(options.output, lambda file: triples.write(file, kind, names, *found[:3]))
-    save_result(result, options.result)
+    save_result(model, options.result)
     facts = {**_facts(options, table, result), "predictions": len(found.values), **found.unknown, **facts}
+    facts |= _measured(model, test)
     return finish(options, facts, _text(options, facts))
+
+
+def _serve(options: argparse.Namespace, kind: str) -> int:
+    """Predict by a saved model, without a fit."""
+    model = load_result(options.model)
+    if not isinstance(model, airnp.RatingsModel):
+        raise UsageError(f"{options.model}: holds no model of ratings; airnp ratings --result saves one")
+    users = places_of(options.users, model.users.labels, "--users")
+    if options.pairs is None:
+        names, found = ["user", "item", "prediction"], best_items(model, options.top or _TOP, users)
+    else:
+        pairs = _read_pairs(options, model.users.labels, model.items.labels)
+        names, found = _header(pairs.names or ["user", "item"], options.pairs), predict_pairs(model, pairs)
+    write_file(options.output, lambda file: triples.write(file, kind, names, *found[:3]))
+    facts = {
+        "command": "ratings",
+        "model": str(options.model),
+        "output": str(options.output),
+        "users": len(model.users),
+        "items": len(model.items),
+        "predictions": len(found.values),
+        **found.unknown,
+        "stop_reason": "served",
+        **_measured(model, _read_test(options)),
+    }
+    lines = [f"{options.model}: {facts['items']} items and {facts['users']} users", *_unknown(options, facts)]
+    lines += _measures(facts)
+    lines.append(f"wrote {options.output}, {facts['predictions']} predictions")
+    return finish(options, facts, "\n".join(lines))
+
+
+def _read_test(options: argparse.Namespace) -> Triples | None:
+    """Read the ratings to test on, as the others are read."""
+    if options.test is None:
+        return None
+    columns = ("1", "2", "3") if options.columns is None else tuple(options.columns)
+    how = Layout(columns, options.header, options.delimiter, by_name=options.columns is None)
+    return triples.read(options.test, how)
+
+
+def _measured(model: RatingsModel, test: Triples | None) -> dict[str, Any]:
+    """Return the errors of a model on other ratings, if there are any."""
+    if test is None:
+        return {}
+    # Ids of a model may be numbers where the file has text.
+    sides = [(test.users, model.users, test.rows), (test.items, model.items, test.columns)]
+    ids = []
+    for labels, known, lines in sides:
+        places = _look_up(labels, known.labels)
+        named = [label if place < 0 else known[place] for label, place in zip(labels, places, strict=True)]
+        ids.append([named[line] for line in lines])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", airnp.UnknownIdWarning)
+        return {"test": {"ratings": len(test), **model.evaluate(ids[0], ids[1], test.values)}}
+
+
+def _measures(facts: dict[str, Any]) -> list[str]:
+    """Return a line about the errors on other ratings, if they were measured."""
+    found = dict(facts.get("test", {}))
+    if not found:
+        return []
+    count = found.pop("ratings")
+    return [f"on {count} other ratings: " + ", ".join(f"{name} {value:.4f}" for name, value in found.items())]
+
+
+def _header(names: list[str], path: Path) -> list[str]:
+    """Return the names of the columns to write; raise a UsageError if two are the same."""
+    names = [*names[:2], "prediction"]
+    if len(set(names)) < 3:
+        raise UsageError(f"{path}: expected other names of columns than {', '.join(names)}")
+    return names
+
+
+def _unknown(options: argparse.Namespace, facts: dict[str, Any]) -> list[str]:
+    """Return a line about users and items without ratings, if there are any."""
+    if not (facts["unknown_users"] or facts["unknown_items"]):
+        return []
+    return [
+        f"{facts['unknown_users']} users and {facts['unknown_items']} items of {options.pairs} have no "
+        "rating: what is known about the other side alone predicts them"
+    ]
 
 
 def _check_options(options: argparse.Namespace) -> None:
     check_run_arguments(options)
+    if (options.table is None) == (options.model is None):
+        raise UsageError("expected a file of ratings to fit, or --model with a saved model to predict by")
+    if options.model is not None and (name := first_given(options, _OF_A_FIT)):
+        raise UsageError(f"{name}: not with --model, which is fitted already")
     if options.resume is not None and (name := first_given(options, ("bounds", "rank", "seed"))):
         raise UsageError(f"{name} cannot be given with --resume: {options.resume} says how the run fits")
     if options.pairs is not None and (name := first_given(options, ("top", "users"))):
@@ -151,14 +250,16 @@ def _check_options(options: argparse.Namespace) -> None:
     check_outputs(options, paths)
 
 
-def _read_pairs(options: argparse.Namespace, columns: tuple[str, ...], table: Triples) -> Triples:
+def _read_pairs(options: argparse.Namespace, known_users: list[Any], known_items: list[Any]) -> Triples:
     """Read pairs; unless the user says so, a first line that names nobody known is a header."""
-    users, items = ({str(label) for label in labels} for labels in (table.users, table.items))
+    users, items = ({str(label) for label in labels} for labels in (known_users, known_items))
+    columns = ("1", "2") if options.columns is None else tuple(options.columns[:2])
 
     def is_header(cells: list[str]) -> bool:
         return cells[0] not in users and cells[1] not in items
 
-    return triples.read(options.pairs, Layout(columns, options.header, options.delimiter, is_header))
+    how = Layout(columns, options.header, options.delimiter, is_header, by_name=options.columns is None)
+    return triples.read(options.pairs, how)
 
 
 def _check_run(options: argparse.Namespace, ratings: Any) -> None:
@@ -210,11 +311,7 @@ def _text(options: argparse.Namespace, facts: dict[str, Any]) -> str:
         f"({header})",
         describe_run(options, facts),
     ]
-    if facts["unknown_users"] or facts["unknown_items"]:
-        lines.append(
-            f"{facts['unknown_users']} users and {facts['unknown_items']} items of {options.pairs} have no "
-            "rating: what is known about the other side alone predicts them"
-        )
+    lines += _unknown(options, facts) + _measures(facts)
     so_far = " the result so far to" if facts["stop_reason"] == "interrupted" else ""
     lines.append(f"wrote{so_far} {options.output}, {facts['predictions']} predictions")
     if options.result is not None:
@@ -286,64 +383,23 @@ def _look_up(labels: Sequence[Any], known: list[Any]) -> Places:
     return np.array([places.get(str(label), -1) for label in labels], dtype=np.int64)
 
 
-def predict_pairs(result: SparseFitResult, table: Triples, pairs: Triples) -> Predictions:
+def predict_pairs(model: RatingsModel, pairs: Triples) -> Predictions:
     """Return predictions for pairs. The offset b_i of a user, or c_j of an item, without any rating is 0."""
-    users, items = _look_up(pairs.users, table.users), _look_up(pairs.items, table.items)
-    rows, columns = users[pairs.rows], items[pairs.columns]
-    both = (rows >= 0) & (columns >= 0)
-    offsets = result.offsets
-    assert offsets is not None
-    values = np.full(len(rows), offsets.mean, dtype=result.row_factors.dtype)
-    values += np.where(rows >= 0, offsets.rows[rows], 0) + np.where(columns >= 0, offsets.columns[columns], 0)
-    if result.bounds is not None:
-        values = result.bounds.put_on(values)
-    values[both] = result.predict(rows[both], columns[both])
+    users, items = _look_up(pairs.users, model.users.labels), _look_up(pairs.items, model.items.labels)
+    known = [None if place < 0 else model.users[place] for place in users]
+    films = [None if place < 0 else model.items[place] for place in items]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", airnp.UnknownIdWarning)  # the report says so
+        values = model.predict([known[row] for row in pairs.rows], [films[place] for place in pairs.columns])
     labels = [pairs.users[place] for place in pairs.rows], [pairs.items[place] for place in pairs.columns]
     unknown = {"unknown_users": int((users < 0).sum()), "unknown_items": int((items < 0).sum())}
     return Predictions(*labels, values, unknown)
 
 
-def best_items(
-    result: SparseFitResult, table: Triples, ratings: Any, count: int, users: Places
-) -> Predictions:
+def best_items(model: RatingsModel, count: int, users: Places) -> Predictions:
     """Return for each user the items that are predicted best among those that the user has not rated."""
-    found_users: list[Any] = []
-    found_items: list[Any] = []
-    values = []
-    items = ratings.shape[1]
-    step = max(1, _CHUNK // items)
-    for start in range(0, len(users), step):
-        some = users[start : start + step]
-        # Many predictions may be clipped to the upper bound, so they are ordered before that.
-        scores = _rows_without_bounds(result, some)
-        for user, line in zip(some, scores, strict=True):
-            seen = ratings.indices[ratings.indptr[user] : ratings.indptr[user + 1]]
-            line[seen] = -np.inf
-            chosen = _largest(line, min(count, items - len(seen)))
-            found_users += [table.users[user]] * len(chosen)
-            found_items += [table.items[item] for item in chosen]
-            values.append(line[chosen])
-    together = np.concatenate(values)
-    if result.bounds is not None:
-        together = result.bounds.put_on(together)
-    return Predictions(found_users, found_items, together, {"unknown_users": 0, "unknown_items": 0})
-
-
-def _rows_without_bounds(result: SparseFitResult, rows: Places) -> npt.NDArray[Any]:
-    """Return rows of the completed matrix before they are clipped, (k, n)."""
-    offsets = result.offsets
-    some = None if offsets is None else offsets._replace(rows=offsets.rows[rows])
-    return replace(result, row_factors=result.row_factors[rows], offsets=some, bounds=None).X
-
-
-def _largest(scores: npt.NDArray[Any], count: int) -> Places:
-    """Return the places of the largest scores, in their order; of equal ones the first."""
-    if count < len(scores):
-        least = np.partition(scores, -count)[-count] if count else np.inf
-        places = np.flatnonzero(scores >= least)
-    else:
-        places = np.arange(len(scores))
-    return places[np.argsort(-scores[places], kind="stable")][:count]
+    top = model.recommend_all(count, users=[model.users[place] for place in users])
+    return Predictions(*top, {"unknown_users": 0, "unknown_items": 0})
 
 
 COMMAND = Command("predict ratings of users for items", _arguments, _run, EXAMPLES, DESCRIPTION)

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import warnings
 from os import PathLike
 from typing import Any
 
 import numpy as np
 
-from airnp.data.entries import by_rows, is_sparse
+from airnp.data.entries import Pattern, by_rows, is_sparse, read_entries
+from airnp.data.inputs import EmptyLineWarning
+from airnp.data.interactions import Ids, read_interactions
 from airnp.engines import CPU, CUDA, Auto
 from airnp.fitting import fit_sparse, host_sparse
 from airnp.model.fidelity import Squared
 from airnp.model.initialization import Gaussian
+from airnp.model.offsets import first_offsets
 from airnp.optimizers import Adam, ExponentialDecay
 from airnp.regularizers import WeightDecay
+from airnp.results.ratings_model import RatingsModel, model_of
 from airnp.results.sparse_result import SparseFitResult
 from airnp.training.options import Checkpoint
 from airnp.training.stopping import HeldOut
@@ -26,7 +31,13 @@ _SCALE = 0.015
 _DECAY, _MASK_DECAY = 0.4, 1.2
 """Weights of the decay of factors and of the mask factor, times √n, beside a sum of squares."""
 
-_SHRINKAGE = 10.0
+_SHRINKAGE, _FOLDS = 10.0, 5
+_SHRINKAGES = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0, 10.0, 14.0, 20.0, 30.0, 50.0)
+"""κ of the offsets: without enough ratings to choose, and what to choose from."""
+
+_WATCHED = 2000
+"""Ratings whose errors tell the noise."""
+
 _RATE, _HALVED_EVERY = 2e-3, 80
 """A rate that falls: with a constant one the error goes up and down from one iteration to the next, and so
 would the choice of the best.
@@ -39,6 +50,10 @@ some seeds did worse than others."""
 def fit_ratings(
     R: Any,
     *,
+    user: Any = None,
+    item: Any = None,
+    rating: Any = None,
+    timestamp: Any = None,
     bounds: tuple[float, float] | None = None,
     weights: Any = None,
     rank: int | None = None,
@@ -49,7 +64,7 @@ def fit_ratings(
     engine: str | CPU | CUDA | Auto = "auto",
     progress: bool = False,
     checkpoint: str | PathLike[str] | Checkpoint | None = None,
-) -> SparseFitResult:
+) -> RatingsModel:
     r"""Predict ratings from a sparse table of them: who rated what, and how.
 
     .. math:: X_{ij} = μ + b_i + c_j + u_i·v_j, \quad U = U_0 + diag(n_i)^{-1/2} Ω Y, \quad
@@ -57,13 +72,19 @@ def fit_ratings(
 
     with Ω = 1 where there is a rating: offsets, factors, and a mask factor on both sides. The loss is the sum
     of squared errors with weight decay that grows with √n on U₀, V₀, Y and Z, minimised by Adam with one
-    second moment per matrix. The number of iterations is chosen by 5 % of the ratings, and the model is then
-    fitted to all of them.
+    second moment per matrix. The number of iterations is chosen by 5 % of the ratings (up to a fifth if
+    there are few), and the model is then fitted to all of them.
 
     Parameters
     ----------
-    R : sparse matrix or array of SciPy or CuPy (users, items)
-        Stored entries are the ratings, explicit zeros included.
+    R : data frame, triples, pivot table or sparse matrix
+        A data frame of pandas, or a table of Arrow, has a row for each rating, and columns that ``user``,
+        ``item`` and ``rating`` name or that have usual names, such as ``userId``. Triples are a list of
+        (user, item, rating), or three sequences in a tuple. A frame of users by items has NaN where there is
+        no rating. Stored entries of a sparse matrix of SciPy or CuPy (users, items) are the ratings, explicit
+        zeros included; its users and items are called by their numbers from 0.
+    user, item, rating, timestamp : optional
+        Names of the columns of a data frame. With timestamps, the latest ratings choose the offsets.
     bounds : (low, high), optional
         What predictions are clipped to. Default: the lowest and the highest rating.
     weights : optional
@@ -88,9 +109,9 @@ def fit_ratings(
 
     Returns
     -------
-    SparseFitResult
-        ``predict(rows, columns)`` gives predictions. After ``KeyboardInterrupt``, those of the best iterate
-        so far.
+    RatingsModel
+        ``predict(users, items)`` and ``recommend(user)`` give predictions by id. After
+        ``KeyboardInterrupt``, those of the best iterate so far.
 
     Examples
     --------
@@ -103,20 +124,13 @@ def fit_ratings(
     True
     """
     R, xp, device = host_sparse(R, xp, device)
-    if not is_sparse(R):
-        raise TypeError(
-            f"R: expected a sparse matrix of SciPy, got {type(R).__name__}; "
-            "scipy.sparse.coo_array((ratings, (users, items)), shape) makes one"
-        )
+    if weights is not None and not is_sparse(R):
+        raise ValueError(f"weights: expected R to be a sparse matrix, got {type(R).__name__}")
+    R, users, items, times = read_interactions(R, user, item, rating, timestamp)
     rows = by_rows(R)
-    if R.format in ("coo", "csr", "csc") and rows.nnz < R.nnz:
-        raise ValueError(
-            f"R: expected at most one rating of an item by a user, got {R.nnz} ratings of {rows.nnz} pairs, "
-            "which a sparse matrix would add up; keep the last of each, or their mean"
-        )
     if bounds is None and R.nnz:
         bounds = _range(R, rows, weights)
-    return fit_sparse(
+    result = fit_sparse(
         R,
         min(_RANK, *R.shape) if rank is None else rank,
         xp=xp,
@@ -125,11 +139,11 @@ def fit_ratings(
         depth=2,
         regularizers=[WeightDecay(_DECAY, "sqrt"), WeightDecay(_MASK_DECAY, "sqrt", on="mask")],
         fidelity=Squared("sum"),
-        offsets=_SHRINKAGE,
+        offsets=chosen_shrinkage(R, weights, times),
         mask_factor="both",
         init=Gaussian(0.0, _SCALE),
         optimizer=Adam(_RATE, second_moment="matrix", schedule=ExponentialDecay(0.5, _HALVED_EVERY)),
-        stop=HeldOut(0.05, patience=60, relative_patience=0.0, every=5, tolerance=1e-3),
+        stop=HeldOut(_held_out_share(R.nnz), patience=60, relative_patience=0.0, every=5, tolerance=1e-3),
         max_iter=max_iter,
         bounds=bounds,
         seed=seed,
@@ -138,6 +152,57 @@ def fit_ratings(
         progress=progress,
         checkpoint=checkpoint,
     )
+    return rated_model(result, rows, users, items)
+
+
+def rated_model(result: SparseFitResult, ratings: Any, users: Ids, items: Ids) -> RatingsModel:
+    """Return the model of a fit to ratings (users, items) in CSR form, with the σ of its training errors."""
+    seen = Pattern(ratings.indptr.astype(np.int64), ratings.indices, ratings.shape[1])
+    model = model_of(result, users, items, seen)
+    some = np.random.default_rng(0).permutation(ratings.nnz)[:_WATCHED]
+    rows, columns = seen.line_of_each()[some].astype(np.int64), seen.indices[some].astype(np.int64)
+    errors = ratings.data[some] - SparseFitResult.predict(model, rows, columns)
+    return model.with_noise(rows, columns, errors)
+
+
+def chosen_shrinkage(R: Any, weights: Any = None, times: Any = None) -> float:
+    """Return κ of the offsets, by the error of offsets alone on ratings that they were not fitted to.
+
+    The offsets of each κ have a closed form, so this takes milliseconds. All ratings are held out in turn, a
+    fifth at a time, or the latest fifth of them if there are times.
+
+    Examples
+    --------
+    >>> from scipy.sparse import csr_array
+    >>> rng = np.random.default_rng(0)
+    >>> chosen_shrinkage(csr_array(3 + rng.normal(0, 1, (40, 30)))) > 10  # noise alone
+    True
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", EmptyLineWarning)
+        entries = read_entries(R, np.float64, weights)
+    if entries.nnz < _FOLDS:
+        return _SHRINKAGE
+    if times is not None and len(times) == entries.nnz:
+        folds = np.where(np.argsort(np.argsort(times, kind="stable")) >= 0.8 * entries.nnz, 0, 1)
+        tested = [0]
+    else:
+        folds = np.random.default_rng(0).permutation(entries.nnz) % _FOLDS
+        tested = list(range(_FOLDS))
+    errors = np.zeros(len(_SHRINKAGES))
+    for fold in tested:
+        fitted, held = entries.split(folds == fold)
+        rows, columns = held.pattern.line_of_each(), held.pattern.indices
+        for place, shrinkage in enumerate(_SHRINKAGES):
+            mean, b, c = first_offsets(fitted, shrinkage)
+            squares = (mean + b[rows] + c[columns] - held.values) ** 2
+            errors[place] += float(np.sum(squares if held.weights is None else squares * held.weights))
+    return _SHRINKAGES[int(np.argmin(errors))]
+
+
+def _held_out_share(ratings: int) -> float:
+    """Return the share of ratings that chooses the iterations: 4000, but 5 % at least and a fifth at most."""
+    return min(0.2, max(0.05, 4000 / max(ratings, 1)))
 
 
 def _range(R: Any, rows: Any, weights: Any) -> tuple[float, float] | None:

@@ -6,8 +6,9 @@ import io
 import json
 import os
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -15,12 +16,15 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from airnp.data.bounds import Bounds
+from airnp.data.entries import Pattern
 from airnp.data.inputs import Labels
+from airnp.data.interactions import Ids
 from airnp.data.normalization import Normalization
 from airnp.engines.contract import Offsets
 from airnp.results.atomic import write_atomically
 from airnp.results.calibration import Calibration
 from airnp.results.history import History
+from airnp.results.ratings_model import RatingsModel, model_of
 from airnp.results.result import FitResult, FittedRegularizer
 from airnp.results.sparse_result import SparseFitResult, SparseGraph
 
@@ -238,6 +242,7 @@ SPARSE = "sparse"
 
 _BOUNDS = ("low", "high", "whole")
 _CSR = ("data", "indices", "indptr")
+_MASKS = ("row_mask", "column_mask")
 
 
 def save_sparse_result(result: SparseFitResult, path: str | PathLike[str]) -> None:
@@ -252,6 +257,7 @@ def sparse_record(result: SparseFitResult) -> tuple[dict[str, Any], dict[str, An
         arrays |= {"row_offsets": result.offsets.rows, "column_offsets": result.offsets.columns}
     if result.bounds is not None:
         arrays |= {f"bounds_{name}": getattr(result.bounds, name) for name in _BOUNDS}
+    arrays |= {name: part for name, part in zip(_MASKS, result.mask_factors, strict=True) if part is not None}
     arrays |= {f"history_{name}": result.history[name] for name in result.history}
     for place, graph in enumerate(result.graphs):
         arrays |= {f"graph_{place}_{name}": getattr(graph.adjacency, name) for name in _CSR}
@@ -266,7 +272,13 @@ def sparse_record(result: SparseFitResult) -> tuple[dict[str, Any], dict[str, An
         "stop_reason": result.stop_reason,
         "seed": result.seed,
         "graphs": [[g.name, g.description, g.weight, g.energy, g.learned] for g in result.graphs],
+        "penalties": list(result.penalties),
     }
+    if isinstance(result, RatingsModel):
+        (users, user_ids), (items, item_ids) = result.users.stored("users"), result.items.stored("items")
+        arrays |= {"seen_indptr": result.seen.indptr, "seen_indices": result.seen.indices}
+        arrays |= user_ids | item_ids
+        header["ratings"] = {"users": users, "items": items, "noise": repr(result.noise)}
     return header, arrays
 
 
@@ -279,7 +291,7 @@ def assembled_sparse(header: dict[str, Any], arrays: dict[str, Any]) -> SparseFi
     if header["mean"] is not None:
         offsets = Offsets(float(header["mean"]), arrays["row_offsets"], arrays["column_offsets"])
     bounds = Bounds(*(arrays[f"bounds_{name}"] for name in _BOUNDS)) if "bounds_low" in arrays else None
-    return SparseFitResult(
+    result = SparseFitResult(
         row_factors=arrays["row_factors"],
         column_factors=arrays["column_factors"],
         offsets=offsets,
@@ -291,7 +303,22 @@ def assembled_sparse(header: dict[str, Any], arrays: dict[str, Any]) -> SparseFi
         stop_reason=str(header["stop_reason"]),
         seed=int(header["seed"]),
         bounds=bounds,
+        mask_factors=(arrays.get(_MASKS[0]), arrays.get(_MASKS[1])),
+        penalties=_penalties(header.get("penalties", (0.0, 0.0, 0.0))),
     )
+    stored = header.get("ratings")
+    if stored is None:
+        return result
+    users, items = (Ids.restore(stored[name], arrays, name) for name in ("users", "items"))
+    seen = Pattern(arrays["seen_indptr"], arrays["seen_indices"], len(items))
+    if (len(users), len(items)) != result.shape or seen.lines != len(users):
+        raise ValueError("its ids do not belong to its factors")
+    return replace(model_of(result, users, items, seen), noise=float(stored["noise"]))
+
+
+def _penalties(stored: Sequence[Any]) -> tuple[float, float, float]:
+    shrinkage, decay, mask_decay = map(float, stored)
+    return shrinkage, decay, mask_decay
 
 
 def _graph(

@@ -75,6 +75,12 @@ class SparseFitResult:
         Repeats this fit.
     bounds : Bounds or None
         What predictions are clipped to.
+    mask_factors : tuple of two arrays or None each
+        Y (n, r) and Z (m, r) of the mask factor, in the units of the factors; None where there is none.
+    penalties : tuple of three floats
+        What the data's units make of the fit's penalties, beside ½ Σ (x − y)²: κ of the offsets, and λ of the
+        decay of the factors and of the mask factor, both times √n. For a decay that does not grow, or a fit
+        without it, 0.
 
     Examples
     --------
@@ -97,6 +103,8 @@ class SparseFitResult:
     stop_reason: str
     seed: int
     bounds: Bounds | None = None
+    mask_factors: tuple[Floats | None, Floats | None] = (None, None)
+    penalties: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -2,7 +2,7 @@
 
 A line has a user (the row of the matrix), an item (the column) and a rating; in a file of pairs, no rating.
 Labels are any text, and further columns are ignored. Formats go by the suffix: .csv and .tsv, also .gz, and
-.parquet.
+.parquet; besides, what MovieLens has: .data with tabs and .dat with ``::`` between the cells, to read only.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import io
 import math
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -20,6 +20,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
+from airnp.data.interactions import column_roles
 from airnp.tables.binary import load_pandas
 from airnp.tables.files import compressing, kind_of, open_table
 from airnp.tables.table import TableError
@@ -27,6 +28,9 @@ from airnp.tables.text import SAMPLE_LINES, guess_delimiter, number_of
 
 SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
 """The endings of file names that can be read and written."""
+
+_READ_ONLY = {".data": "\t", ".dat": "::"}
+"""Endings of file names that can be read, and what stands between the cells."""
 
 Places = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -73,6 +77,8 @@ class Layout:
     ----------
     columns : tuple of str
         Names or numbers, from 1, of the columns with user, item and rating; only two for pairs.
+    by_name : bool
+        Let a header with usual names, such as userId, say which columns these are.
     header : bool or None
         Whether the first line holds names; None: ``is_header`` decides.
     delimiter : str or None
@@ -85,6 +91,33 @@ class Layout:
     header: bool | None = None
     delimiter: str | None = None
     is_header: Callable[[list[str]], bool] = lambda cells: number_of(cells[-1]) is None
+    by_name: bool = False
+
+    def places(self, names: Sequence[str]) -> list[int]:
+        """Return the positions of the columns, by the names in a header.
+
+        Raises
+        ------
+        TableError
+            If there is no such column, or names and positions disagree.
+        """
+        places = [_column(name, names) for name in self.columns]
+        if not self.by_name:
+            return places
+        try:
+            told = column_roles(names)
+        except ValueError as error:
+            raise TableError(f"{error} by --columns") from error
+        roles = ("user", "item", "rating")[: len(places)]
+        if all(role in told for role in roles):
+            return [told[role] for role in roles]
+        wrong = [role for role, place in told.items() if role in roles and places[roles.index(role)] != place]
+        if wrong or told.get("timestamp") in places:
+            listed = ", ".join(map(repr, names[:10]))
+            raise TableError(
+                f"cannot tell which columns are {', '.join(roles)} among {listed}; --columns decides"
+            )
+        return places
 
 
 def kind_of_triples(path: Path) -> str:
@@ -107,10 +140,13 @@ def read(path: Path, layout: Layout | None = None) -> Triples:
         If the file is not what its name says; the message names the line.
     """
     layout = Layout() if layout is None else layout
-    kind = kind_of_triples(path)
+    suffix = path.suffix.lower()
+    kind = suffix if suffix in _READ_ONLY else kind_of_triples(path)
     with open_table(path, kind) as content:
         if kind == ".parquet":
             found = _from_frame(load_pandas().read_parquet(content), layout)
+        elif kind in _READ_ONLY:
+            found = _from_text(content, layout, _READ_ONLY[kind])
         else:
             found = _from_text(content, layout, "\t" if kind.startswith(".tsv") else None)
     if not len(found):
@@ -132,6 +168,8 @@ def _from_text(content: BinaryIO, layout: Layout, delimiter: str | None) -> Trip
 
 
 def _from_lines(text: Iterable[str], layout: Layout, delimiter: str | None) -> Triples:
+    if delimiter == "::":  # a csv reader has delimiters of one character
+        text, delimiter = (line.replace("::", "\t") for line in text), "\t"
     lines = iter(text)
     first = list(islice(lines, SAMPLE_LINES))
     delimiter = layout.delimiter or delimiter or guess_delimiter("".join(first))
@@ -141,11 +179,13 @@ def _from_lines(text: Iterable[str], layout: Layout, delimiter: str | None) -> T
     if start is None:
         raise TableError("there are no entries in it")
     head = [cell.strip() for cell in start[1]]
-    places = [_column(name, head) for name in layout.columns]
-    asked = [head[place] for place in places]
+    asked = [head[_column(name, head)] for name in layout.columns]
     header = layout.header
     if header is None:
-        header = not all(name.isdecimal() for name in layout.columns) or layout.is_header(asked)
+        named = not all(name.isdecimal() for name in layout.columns)
+        header = named or layout.is_header(asked)
+    places = replace(layout, by_name=layout.by_name and header).places(head)
+    asked = [head[place] for place in places]
     body = numbered if header else chain([start], numbered)
     return _collect(body, places, asked if header else None)
 
@@ -192,7 +232,7 @@ def _collect(lines: Iterator[tuple[int, list[str]]], places: list[int], names: l
 def _from_frame(frame: Any, layout: Layout) -> Triples:
     pandas = load_pandas()
     names = [str(name) for name in frame.columns]
-    places = [_column(name, names) for name in layout.columns]
+    places = layout.places(names)
     parts = [frame.iloc[:, place] for place in places]
     for part in parts:
         if part.isna().any():

@@ -17,7 +17,7 @@ from airnp.data.normalization import entries_by_range
 from airnp.engines import EngineChoice
 from airnp.engines.contract import Offsets
 from airnp.model.factored import FactoredObjective, Layout
-from airnp.regularizers import Regularizer
+from airnp.regularizers import Regularizer, WeightDecay
 from airnp.regularizers.base import linked_lines
 from airnp.results.files import sparse_record
 from airnp.results.sparse_result import SparseFitResult, SparseGraph
@@ -126,7 +126,27 @@ class SparseTask:
             **told,
             best_iter=int(chosen.iteration),
             bounds=self.bounds,
+            mask_factors=self._mask_factors(chosen),
+            penalties=self._penalties(),
         )
+
+    def _mask_factors(self, chosen: Choice) -> tuple[Any, Any]:
+        """Return Y and Z in the units of the factors."""
+        y, z = self.layout.masks(chosen.params)
+        scale = np.sqrt(self.span)
+        return (None if y is None else _scaled(y, scale)), (None if z is None else _scaled(z, scale))
+
+    def _penalties(self) -> tuple[float, float, float]:
+        """Return κ and both decays beside ½ Σ (x − y)² in the data's units.
+
+        With x = base + span · x̂ and u = √span · û, s/2 Σ (x̂ − ŷ)² + λ/2 √n ‖û‖² is s/span² times
+        ½ Σ (x − y)² + λ span/(2 s) √n ‖u‖²; κ, which s multiplies, stays as it is.
+        """
+        decays = {"factors": 0.0, "mask": 0.0}
+        for item in self.regularizers:
+            if isinstance(item, WeightDecay) and item.growth == "sqrt":
+                decays[item.on] += float(item.weight) * self.span / self.scale
+        return self.shrinkage or 0.0, decays["factors"], decays["mask"]
 
     def _fill_empty_lines(self, objective: FactoredObjective, factors: list[Any]) -> None:
         """Give lines without entries, which no graph links to others, the mean factor of the others.

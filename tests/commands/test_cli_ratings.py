@@ -16,6 +16,7 @@ import scipy.sparse
 import airnp
 from airnp.commands import ratings as command
 from airnp.data.bounds import Bounds
+from airnp.results import ratings_model
 from airnp.tables import triples
 from airnp.training.steps import Steps
 from tests.commands.commandline import cells, facts, main, mistake
@@ -138,10 +139,8 @@ def test_ten_items_by_default_and_only_for_some_users(capsys):
 
 
 def test_clipped_predictions_keep_their_order(fitted):
-    table = triples.read(Path("ratings.csv"))
-    rated = scipy.sparse.csr_array(THERE.astype(float))
     found, expected = (
-        command.best_items(replace(fitted, bounds=bounds), table, rated, 3, np.arange(12))
+        command.best_items(replace(fitted, bounds=bounds), 3, np.arange(12))
         for bounds in (Bounds.of((1, 1.5)), None)
     )
     assert found.items == expected.items
@@ -150,7 +149,7 @@ def test_clipped_predictions_keep_their_order(fitted):
 
 def test_many_users_are_predicted_in_parts(monkeypatch):
     for name, size in {"whole": 2**24, "parts": 20}.items():
-        monkeypatch.setattr(command, "_CHUNK", size)
+        monkeypatch.setattr(ratings_model, "_CHUNK", size)
         assert main(f"ratings ratings.csv -o {name}.csv --quiet {QUICK}") == 0
     whole, parts = cells("whole.csv"), cells("parts.csv")
     assert [line[:2] for line in whole] == [line[:2] for line in parts]
@@ -248,6 +247,87 @@ def test_a_pair_that_is_rated_twice(capsys):
     mean = command.matrix_of(table, "mean", path).toarray()[0, 1]
     assert mean == pytest.approx((STARS[0, 1] + 17) / 3)
     assert main(f"ratings r.csv -o o.csv {QUICK} --repeated last") == 0
+
+
+def test_columns_are_found_by_their_names():
+    write(
+        "other.csv",
+        [
+            [line[3], line[2], line[0], line[1]]
+            for line in lines(("userId", "movieId", "rating", "timestamp"))
+        ],
+    )
+    found, same = (
+        triples.read(Path("other.csv"), triples.Layout(by_name=True)),
+        triples.read(Path("ratings.csv")),
+    )
+    assert (found.users, found.items, found.names) == (
+        same.users,
+        same.items,
+        ["userId", "movieId", "rating"],
+    )
+    np.testing.assert_array_equal(found.values, same.values)
+
+
+def test_names_that_disagree_with_positions_are_refused(capsys):
+    write("other.csv", [[line[3], *line[:3]] for line in lines(("userId", "thing", "rating", "timestamp"))])
+    assert mistake(capsys, f"ratings other.csv -o o.csv {QUICK}") == (
+        "other.csv: cannot tell which columns are user, item, rating among 'timestamp', 'userId', 'thing', "
+        "'rating'; --columns decides"
+    )
+    assert main(f"ratings other.csv -o o.csv {QUICK} --columns userId thing rating --quiet") == 0
+
+
+def test_files_of_movielens():
+    Path("u.data").write_text("1\t7\t4\t881250949\n2\t7\t3\t891717742\n", encoding="utf-8")
+    Path("ratings.dat").write_text("1::7::4::881250949\n2::7::3::891717742\n", encoding="utf-8")
+    for name in ("u.data", "ratings.dat"):
+        found = triples.read(Path(name), triples.Layout(by_name=True))
+        assert (found.users, found.items, found.values.tolist()) == (["1", "2"], ["7"], [4, 3])
+
+
+# --- saved models ---
+
+
+def test_a_saved_model_predicts_without_a_fit(capsys, monkeypatch):
+    write("pairs.csv", [["who", "film"], [USERS[3], ITEMS[4]], ["nobody", ITEMS[2]]])
+    assert main(f"ratings ratings.csv -o best.csv --top 3 --result model.npz --quiet {QUICK}") == 0
+    assert main(f"ratings ratings.csv -o pairs.out.csv --pairs pairs.csv --quiet {QUICK}") == 0
+    Path("ratings.csv").unlink()
+    monkeypatch.setattr(Steps, "attempt", None)
+    assert main("ratings --model model.npz -o again.csv --top 3 --quiet") == 0
+    assert cells("again.csv")[1:] == cells("best.csv")[1:]
+    done = facts(capsys, "ratings --model model.npz -o again.pairs.csv --pairs pairs.csv")
+    assert cells("again.pairs.csv") == cells("pairs.out.csv")
+    assert (done["predictions"], done["unknown_users"], done["unknown_items"]) == (2, 1, 0)
+
+
+def test_errors_on_other_ratings(fitted, capsys):
+    pairs = np.argwhere(~THERE)[:6]
+    write("test.csv", [["who", "film", "stars"], *([USERS[i], ITEMS[j], STARS[i, j]] for i, j in pairs)])
+    line = f"ratings ratings.csv -o out.csv --result m.npz --test test.csv {QUICK}"
+    found = facts(capsys, line)["test"]
+    errors = fitted.predict(*pairs.T) - STARS[tuple(pairs.T)]
+    assert found["ratings"] == 6
+    assert found["rmse"] == pytest.approx(np.sqrt(np.mean(errors**2)), rel=1e-5)
+    assert found["mae"] == pytest.approx(np.mean(np.abs(errors)), rel=1e-5)
+    assert facts(capsys, "ratings --model m.npz -o again.csv --test test.csv")["test"] == found
+    assert main("ratings --model m.npz -o third.csv --test test.csv") == 0
+    assert f"on 6 other ratings: rmse {found['rmse']:.4f}" in capsys.readouterr().out
+
+
+def test_what_does_not_go_with_a_saved_model(fitted, capsys):
+    fitted.save("model.npz")
+    airnp.fit(np.eye(4), max_iter=1, stop=None, seed=0).save("dense.npz")
+    either = "expected a file of ratings to fit, or --model with a saved model to predict by"
+    for words, message in {
+        "ratings.csv --model model.npz": either,
+        "": either,
+        "--model model.npz --rank 3": "--rank: not with --model, which is fitted already",
+        "--model model.npz --users eve": "--users: there are no ratings by 'eve'",
+        "--model dense.npz": "dense.npz: holds no model of ratings; airnp ratings --result saves one",
+    }.items():
+        assert mistake(capsys, f"ratings {words} -o out.csv") == message
 
 
 # --- mistakes ---

@@ -1,0 +1,332 @@
+"""Who rated what, as people have it: data frames, triples, pivot tables, sparse matrices; and their ids."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from airnp.data.entries import by_rows, is_sparse
+
+Places = npt.NDArray[np.int64]
+
+_SPELLINGS = {
+    "user": "user users userid uid u customer customerid member memberid reviewer reviewerid person who",
+    "item": "item items itemid iid i movie movieid film filmid product productid asin book bookid isbn title "
+    "song songid artist artistid track trackid business businessid joke jokeid anime animeid",
+    "rating": "rating ratings score stars star value overall preference r",
+    "timestamp": "timestamp time date datetime ts unixreviewtime reviewtime when",
+}
+_ROLES = {spelling: role for role, text in _SPELLINGS.items() for spelling in text.split()}
+
+
+def column_roles(names: Iterable[Any]) -> dict[str, int]:
+    """Return the place of each role, user, item, rating and timestamp, that the names of columns tell.
+
+    Raises
+    ------
+    ValueError
+        If two columns have names of one role.
+
+    Examples
+    --------
+    >>> column_roles(["timestamp", "userId", "movie_id", "rating"])
+    {'timestamp': 0, 'user': 1, 'item': 2, 'rating': 3}
+    >>> column_roles(["a", "b"])
+    {}
+    """
+    found: dict[str, int] = {}
+    for place, name in enumerate(names):
+        role = _ROLES.get(re.sub(r"[^a-z]", "", str(name).lower()))
+        if role in found:
+            # An id goes before a name: "movieId" and "title".
+            if "id" in str(name).lower() and "id" not in str(list(names)[found[role]]).lower():
+                found[role] = place
+            elif "id" not in str(list(names)[found[role]]).lower():
+                raise ValueError(f"columns: expected one for the {role}, got {list(names)}; name the columns")
+        elif role is not None:
+            found[role] = place
+    return found
+
+
+class Interactions(NamedTuple):
+    """A table of ratings with ids.
+
+    Attributes
+    ----------
+    matrix : scipy.sparse matrix (users, items)
+    users, items : Ids
+    times : array (nnz,) or None
+        When each entry was made, in the order of ``by_rows(matrix).data``.
+    """
+
+    matrix: Any
+    users: Ids
+    items: Ids
+    times: npt.NDArray[Any] | None = None
+
+
+def read_interactions(
+    R: Any, user: Any = None, item: Any = None, rating: Any = None, timestamp: Any = None
+) -> Interactions:
+    """Return a table of ratings in any form that :func:`airnp.fit_ratings` takes, checked.
+
+    Examples
+    --------
+    >>> found = read_interactions([("ann", "Alien", 5), ("bob", "Alien", 3)])
+    >>> found.users.labels, found.items.labels, found.matrix.toarray().tolist()
+    (['ann', 'bob'], ['Alien'], [[5.0], [3.0]])
+    """
+    names = {"user": user, "item": item, "rating": rating, "timestamp": timestamp}
+    if hasattr(R, "to_pandas"):  # arrow and polars
+        R = R.to_pandas()
+    if hasattr(R, "columns") and hasattr(R, "iloc"):
+        return _from_frame(R, names)
+    if any(name is not None for name in names.values()):
+        raise ValueError(
+            "user, item, rating: names of columns go with a data frame, got a " + type(R).__name__
+        )
+    if is_sparse(R):
+        return _from_sparse(R)
+    if isinstance(R, tuple) and len(R) in (3, 4) and all(np.ndim(part) == 1 for part in R):
+        return _from_columns(*R)
+    if (
+        isinstance(R, list)
+        and R
+        and all(isinstance(line, tuple | list) and len(line) in (3, 4) for line in R)
+    ):
+        return _from_columns(*(list(column) for column in zip(*R, strict=True)))
+    raise TypeError(
+        f"R: expected a sparse matrix of SciPy, a data frame or triples (user, item, rating), got "
+        f"{type(R).__name__}; scipy.sparse.coo_array((ratings, (users, items)), shape) makes a sparse matrix"
+    )
+
+
+def split(
+    users: Any,
+    times: Any = None,
+    *,
+    how: Literal["random", "one", "time"] = "random",
+    share: float = 0.2,
+    seed: int = 0,
+) -> npt.NDArray[np.bool_]:
+    """Return which ratings to test on.
+
+    Parameters
+    ----------
+    users : array (k,)
+        Who made each rating.
+    times : array (k,), optional
+        When.
+    how : {"random", "one", "time"}
+        A random share of all ratings; one of each user who has more than one, the latest if there are times;
+        or the latest share of all ratings.
+    share : float
+        For "random" and "time".
+    seed : int
+
+    Returns
+    -------
+    array of bool (k,)
+
+    Examples
+    --------
+    >>> split(["a", "a", "b"], [1, 2, 3], how="one").tolist()
+    [False, True, False]
+    """
+    who = np.asarray(_factorized(list(users))[0])
+    order = np.random.default_rng(seed).permutation(len(who))
+    if how not in ("random", "one", "time"):
+        raise ValueError(f"how: expected 'random', 'one' or 'time', got {how!r}")
+    if how == "time" and times is None:
+        raise ValueError("times: expected one for each rating to split by time, got None")
+    if not 0 < share < 1:
+        raise ValueError(f"share: expected a number between 0 and 1, got {share!r}")
+    if times is not None and how != "random":
+        order = order[np.argsort(np.asarray(times)[order], kind="stable")]
+    found = np.zeros(len(who), bool)
+    if how == "one":
+        _, last = np.unique(who[order][::-1], return_index=True)
+        chosen = order[::-1][last]
+        found[chosen[np.bincount(who)[who[chosen]] > 1]] = True
+    else:
+        found[order[len(order) - round(share * len(order)) :]] = True
+    return found
+
+
+def _from_sparse(R: Any) -> Interactions:
+    rows = by_rows(R)
+    if R.format in ("coo", "csr", "csc") and rows.nnz < R.nnz:
+        raise ValueError(
+            f"R: expected at most one rating of an item by a user, got {R.nnz} ratings of {rows.nnz} pairs, "
+            "which a sparse matrix would add up; keep the last of each, or their mean"
+        )
+    return Interactions(R, Ids(range(R.shape[0])), Ids(range(R.shape[1])))
+
+
+def _from_frame(frame: Any, names: Mapping[str, Any]) -> Interactions:
+    columns = list(frame.columns)
+    for role, name in names.items():
+        if name is not None and name not in columns:
+            raise ValueError(f"{role}: expected the name of a column, one of {columns[:10]}, got {name!r}")
+    told = column_roles(columns)
+    chosen = {
+        role: name if name is not None else (columns[told[role]] if role in told else None)
+        for role, name in names.items()
+    }
+    if all(chosen[role] is not None for role in ("user", "item", "rating")):
+        if frame[[chosen[role] for role in ("user", "item", "rating")]].isna().to_numpy().any():
+            raise ValueError("R: expected a user, an item and a rating in every row, got rows with gaps")
+        parts = [frame[chosen[role]] for role in ("user", "item", "rating")]
+        times = None if chosen["timestamp"] is None else frame[chosen["timestamp"]].to_numpy()
+        return _from_columns(parts[0].tolist(), parts[1].tolist(), parts[2].to_numpy(), times)
+    if any(name is not None for name in names.values()) or told:
+        lacking = [role for role in ("user", "item", "rating") if chosen[role] is None]
+        raise ValueError(f"{lacking[0]}: expected the name of a column, one of {columns[:10]}, got None")
+    return _from_pivot(frame)
+
+
+def _from_pivot(frame: Any) -> Interactions:
+    """Return a table whose rows are users and whose columns are items, NaN where there is no rating."""
+    from scipy.sparse import csr_array
+
+    values = frame.to_numpy(dtype=np.float64, na_value=np.nan)
+    there = ~np.isnan(values)
+    if there.all():
+        raise ValueError(
+            f"R: expected columns for users, items and ratings, or a pivot table with gaps, got columns "
+            f"{list(frame.columns)[:10]} without gaps; user=, item= and rating= name the columns"
+        )
+    rows, columns = np.nonzero(there)
+    matrix = csr_array((values[there], (rows, columns)), shape=values.shape)
+    return Interactions(matrix, Ids(frame.index.tolist()), Ids(frame.columns.tolist()))
+
+
+def _from_columns(users: Any, items: Any, values: Any, times: Any = None) -> Interactions:
+    from scipy.sparse import csr_array
+
+    if not len(users) == len(items) == len(values):
+        raise ValueError(
+            f"R: expected as many users as items and ratings, got {len(users)}, {len(items)}, {len(values)}"
+        )
+    try:
+        numbers = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise TypeError("R: expected ratings that are numbers") from None
+    (rows, row_ids), (columns, column_ids) = _factorized(users), _factorized(items)
+    shape = len(row_ids), len(column_ids)
+    keys = rows * shape[1] + columns
+    order = np.argsort(keys, kind="stable")
+    if (np.diff(keys[order]) == 0).any():
+        pairs = len(np.unique(keys))
+        raise ValueError(
+            f"R: expected at most one rating of an item by a user, got {len(keys)} ratings of {pairs} pairs; "
+            "keep the last of each, or their mean"
+        )
+    matrix = csr_array((numbers[order], (rows[order], columns[order])), shape=shape)
+    return Interactions(matrix, row_ids, column_ids, None if times is None else np.asarray(times)[order])
+
+
+def _factorized(labels: Any) -> tuple[Places, Ids]:
+    """Return the place of each label among the different ones, in the order of their first appearance."""
+    known: dict[Any, int] = {}
+    plain = labels.tolist() if isinstance(labels, np.ndarray) else labels
+    places = np.array([known.setdefault(_plain(label), len(known)) for label in plain], dtype=np.int64)
+    return places, Ids(list(known))
+
+
+class Ids:
+    """Ids of users or items, in the order of their rows or columns.
+
+    Parameters
+    ----------
+    labels : sequence of hashable values
+        All different.
+
+    Examples
+    --------
+    >>> ids = Ids(["ann", "bob"])
+    >>> ids.places(["bob", "eve"]).tolist(), ids[0]
+    ([1, -1], 'ann')
+    """
+
+    def __init__(self, labels: Sequence[Any]) -> None:
+        self.labels = [label.item() if isinstance(label, np.generic) else label for label in labels]
+        self._places = {label: place for place, label in enumerate(self.labels)}
+        if len(self._places) < len(self.labels):
+            raise ValueError(
+                f"ids: expected different ones, got {len(self.labels) - len(self._places)} twice"
+            )
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, place: Any) -> Any:
+        return self.labels[place]
+
+    def __contains__(self, label: Any) -> bool:
+        return label in self._places
+
+    def places(self, labels: Any) -> Places:
+        """Return the place of each id, in the shape of the argument; −1 for unknown ones."""
+        if _is_one(labels, self):
+            return np.asarray(self._places.get(labels, -1), dtype=np.int64)
+        if isinstance(labels, np.ndarray):
+            found = [self._places.get(label, -1) for label in labels.ravel().tolist()]
+            return np.array(found, dtype=np.int64).reshape(labels.shape)
+        if labels and isinstance(labels, list) and isinstance(labels[0], list):
+            return np.stack([self.places(line) for line in labels])
+        return np.array([self._places.get(_plain(label), -1) for label in labels], dtype=np.int64)
+
+    def stored(self, name: str) -> tuple[Any, dict[str, Any]]:
+        """Return what JSON can hold, and arrays. Raise a TypeError for ids that cannot be saved."""
+        if all(type(label) is int and abs(label) < 2**63 for label in self.labels):
+            return "whole", {f"{name}_ids": np.array(self.labels, dtype=np.int64)}
+        if all(type(label) is str for label in self.labels):
+            content = json.dumps(self.labels).encode()
+            return "text", {f"{name}_ids": np.frombuffer(content, np.uint8)}
+        return [_tagged(label, name) for label in self.labels], {}
+
+    @classmethod
+    def restore(cls, stored: Any, arrays: Mapping[str, Any], name: str) -> Ids:
+        """Return the ids that :meth:`stored` described."""
+        if stored == "whole":
+            return cls(arrays[f"{name}_ids"].tolist())
+        if stored == "text":
+            return cls(json.loads(arrays[f"{name}_ids"].tobytes()))
+        return cls([_untagged(label) for label in stored])
+
+
+def _plain(label: Any) -> Any:
+    return label.item() if isinstance(label, np.generic) else label
+
+
+def _is_one(labels: Any, known: Ids) -> bool:
+    """Whether an argument is one id, not several: text, a number, or a tuple that is an id."""
+    if isinstance(labels, tuple):
+        return labels in known
+    return isinstance(labels, str | bytes) or not isinstance(labels, Iterable)
+
+
+_SIMPLE = (bool, int, float, str)
+
+
+def _tagged(label: Any, name: str) -> list[Any]:
+    if isinstance(label, tuple):
+        return ["tuple", [_tagged(part, name) for part in label]]
+    if type(label) in _SIMPLE:
+        return [type(label).__name__, label]
+    raise TypeError(
+        f"{name}: expected ids that are text, numbers or tuples of them to save, got {type(label).__name__}"
+    )
+
+
+def _untagged(stored: Any) -> Any:
+    kind, value = stored
+    if kind == "tuple":
+        return tuple(_untagged(part) for part in value)
+    return {each.__name__: each for each in _SIMPLE}[kind](value)

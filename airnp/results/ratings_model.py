@@ -1,0 +1,466 @@
+r"""A fitted table of ratings that can be served: by the ids of users and items, without the ratings.
+
+**Fold-in.** A new user has ratings y_j of items j ∈ S, n = |S|. Items stay as they are, so with
+p = n^{-1/2} Σ_S Y_j, the user's part of the mask factor, the fit's own loss in the user's b and u₀ is
+
+.. math:: \tfrac12 \sum_{j ∈ S} (μ + b + c_j + (p + u_0)·v_j - y_j)^2 + \tfrac κ2 b^2
+   + \tfrac{λ\sqrt n}2 \|u_0\|^2
+
+a ridge regression: with rows a_j = (1, v_j) of A, residuals e_j = y_j − μ − c_j − p·v_j and
+Λ = diag(κ, λ√n, …, λ√n), its minimum is (b, u₀) = (AᵀA + Λ)⁻¹ Aᵀ e, and u = p + u₀. A new item is the same
+with the sides exchanged.
+
+**Standard deviation.** Errors of variance σ² and that penalty as a prior make σ² (AᵀA + Λ)⁻¹ the covariance
+of (b, u₀). To first order in the errors of both sides, which are taken as independent,
+
+.. math:: var(x_{ij}) = σ^2 (1 + a_j^T (A_i^T A_i + Λ_i)^{-1} a_j + a_i^T (A_j^T A_j + Λ_j)^{-1} a_i)
+
+with a 1 for the error of a rating itself. A rating that was fitted pulls its own prediction towards it, by
+h = a_jᵀ (A_iᵀ A_i + Λ_i)⁻¹ a_j + a_iᵀ (A_jᵀ A_j + Λ_j)⁻¹ a_i to first order, which leaves an error of
+variance σ² (1 − h): σ² is the sum of squared training errors over the sum of 1 − h.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from os import PathLike
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from airnp._checks import checked_whole
+from airnp.data.entries import Pattern
+from airnp.data.interactions import Ids
+from airnp.metrics import ranking
+from airnp.results.sparse_result import SparseFitResult
+
+Floats = npt.NDArray[Any]
+Places = npt.NDArray[np.int64]
+Filter = Callable[[Any], bool] | Collection[Any]
+
+_CHUNK = 2**24
+"""Predictions to make at a time."""
+
+
+_LEAST_LEFT = 0.1
+"""Share of the variance of an error that a fit leaves at least."""
+
+
+class UnknownIdWarning(UserWarning):
+    """A user or an item has no rating: means and the other side's offset predict it."""
+
+
+class Scored(NamedTuple):
+    """An id and what it scores: a predicted rating, or a similarity from −1 to 1."""
+
+    id: Any
+    score: float
+
+
+class Top(NamedTuple):
+    """The best items of many users, best first, in one line each: (k,) users, items and predictions."""
+
+    users: list[Any]
+    items: list[Any]
+    scores: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Newcomer:
+    """A user or an item that was folded into a model; taken wherever an id of this side is.
+
+    Attributes
+    ----------
+    side : {"user", "item"}
+    factor : array (r,)
+    offset : float
+    seen : int64 array (k,)
+        Rows or columns of the other side with a rating.
+    """
+
+    side: Literal["user", "item"]
+    factor: Floats
+    offset: float
+    seen: Places
+
+
+class _Side(NamedTuple):
+    """One side of the model, as fold-in sees it: its own lines, and the other side's."""
+
+    ids: Ids
+    factors: Floats
+    offsets: Floats
+    pattern: Pattern
+    other_ids: Ids
+    other_factors: Floats
+    other_offsets: Floats
+    mask: Floats | None
+    """Y for users, Z for items: a row for each line of the other side."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RatingsModel(SparseFitResult):
+    """Predictions by id: what :func:`airnp.fit_ratings` returns.
+
+    It is a :class:`SparseFitResult` whose rows are users and whose columns are items, with their ids.
+
+    Attributes
+    ----------
+    users, items : Ids
+        ``users.labels`` are the ids in the order of the rows. Numbers from 0 for a sparse matrix.
+    seen : Pattern
+        Who rated what.
+    noise : float
+        σ of a rating around its prediction; see :meth:`std`.
+
+    Examples
+    --------
+    >>> import airnp
+    >>> people = ["ann", "ann", "bob", "bob", "eve", "eve"]
+    >>> films = ["Alien", "Brazil", "Alien", "Casablanca", "Brazil", "Casablanca"]
+    >>> model = airnp.fit_ratings((people, films, [5, 4, 4, 1, 5, 2]), max_iter=20, seed=0)
+    >>> [scored.id for scored in model.recommend("ann", 3)]
+    ['Casablanca']
+    >>> new = model.fold_in({"Alien": 5})
+    >>> [scored.id for scored in model.recommend(new)]
+    ['Brazil', 'Casablanca']
+    """
+
+    users: Ids
+    items: Ids
+    seen: Pattern
+    noise: float = field(default=float("nan"))
+
+    # --- predictions ---
+
+    def predict(self, users: Any, items: Any) -> Floats:
+        """Return predicted ratings of pairs, clipped to the bounds.
+
+        Parameters
+        ----------
+        users, items : id, Newcomer, or arrays or lists of ids that broadcast against each other
+            An unknown id is predicted from the mean and the other side's offset, with an
+            :class:`UnknownIdWarning`.
+
+        Returns
+        -------
+        array
+            Of their common shape.
+        """
+        (rows, b, u), (columns, c, v) = self._lines("user", users), self._lines("item", items)
+        shape = np.broadcast_shapes(rows.shape, columns.shape)
+        if isinstance(users, Newcomer) or isinstance(items, Newcomer):
+            values = self._mean + b + c + np.sum(u * v, axis=-1, dtype=np.float64)
+            return self._put_in_bounds(np.asarray(values, self.row_factors.dtype).reshape(shape))
+        i, j = (np.ascontiguousarray(np.broadcast_to(part, shape).ravel()) for part in (rows, columns))
+        values = np.full(i.shape, self._mean, self.row_factors.dtype)
+        rows_known, columns_known = i >= 0, j >= 0
+        values[rows_known] += self._row_offsets[i[rows_known]]
+        values[columns_known] += self._column_offsets[j[columns_known]]
+        values = self._put_in_bounds(values)
+        both = rows_known & columns_known
+        values[both] = super().predict(i[both], j[both])
+        return np.asarray(values.reshape(shape))
+
+    def std(self, users: Any, items: Any) -> Floats:
+        """Return the standard deviation of ratings around :meth:`predict`, in the same shape.
+
+        It is larger for users and items with few ratings. For an unknown id it is as if a penalty were all
+        that is known about it.
+        """
+        (rows, _, u), (columns, _, v) = self._lines("user", users), self._lines("item", items)
+        shape = np.broadcast_shapes(rows.shape, columns.shape)
+        rank = self.row_factors.shape[1]
+        u, v = (np.broadcast_to(part, (*shape, rank)).reshape(-1, rank) for part in (u, v))
+        i, j = (np.broadcast_to(part, shape).ravel() for part in (rows, columns))
+        spread = 1 + self._leverage("user", users, i, v) + self._leverage("item", items, j, u)
+        return np.asarray(self.noise * np.sqrt(spread)).reshape(shape)
+
+    def _leverage(self, name: Literal["user", "item"], given: Any, lines: Places, across: Floats) -> Floats:
+        """Return aᵀ (AᵀA + Λ)⁻¹ a for the other side's rows a = (1, across), line by line."""
+        from scipy.linalg import cho_factor, cho_solve
+
+        side, found = self._side(name), np.empty(len(lines))
+        wide = np.hstack([np.ones((len(across), 1)), across]).astype(np.float64)
+        for line in np.unique(lines):
+            which = np.flatnonzero(lines == line)
+            if isinstance(given, Newcomer):
+                seen = given.seen
+            else:
+                seen = _line(side.pattern, line) if line >= 0 else np.empty(0, np.int64)
+            factored = cho_factor(self._normal_matrix(side.other_factors[seen])[1])
+            found[which] = np.sum(wide[which].T * cho_solve(factored, wide[which].T), axis=0)
+        return found
+
+    def _normal_matrix(self, others: Floats) -> tuple[Floats, Floats]:
+        """Return A and AᵀA + Λ."""
+        wide = np.hstack([np.ones((len(others), 1)), others]).astype(np.float64)
+        shrinkage, decay, _ = self.penalties
+        penalty = np.full(wide.shape[1], max(decay, 1e-6) * np.sqrt(max(len(others), 1)))
+        penalty[0] = max(shrinkage, 1e-6)
+        return wide, wide.T @ wide + np.diag(penalty)
+
+    def fold_in(self, ratings: Mapping[Any, float], *, side: Literal["user", "item"] = "user") -> Newcomer:
+        """Return a new user, from ratings of some items, or a new item, from ratings by some users.
+
+        In closed form: the model is not changed, and nothing is fitted again.
+
+        Parameters
+        ----------
+        ratings : mapping of id to rating
+            Of items for a new user. Ids that the model does not know are ignored, with a warning.
+        side : {"user", "item"}
+            What is new.
+
+        Returns
+        -------
+        Newcomer
+            For :meth:`predict`, :meth:`recommend`, :meth:`std` and the similar ones.
+        """
+        if side not in ("user", "item"):
+            raise ValueError(f"side: expected 'user' or 'item', got {side!r}")
+        values = np.array(list(ratings.values()), dtype=np.float64)
+        if not np.isfinite(values).all():
+            raise ValueError(f"ratings: expected finite numbers, got {values[~np.isfinite(values)][0]}")
+        lines = self._side(side)
+        places = self._known("item" if side == "user" else "user", lines.other_ids.places(list(ratings)))
+        seen, values = places[places >= 0], values[places >= 0]
+        others = lines.other_factors[seen].astype(np.float64)
+        start = np.zeros(others.shape[1])
+        if lines.mask is not None and len(seen):
+            start = lines.mask[seen].sum(axis=0, dtype=np.float64) / np.sqrt(len(seen))
+        wide, normal = self._normal_matrix(others)
+        rest = values - self._mean - lines.other_offsets[seen] - others @ start
+        found = np.linalg.solve(normal, wide.T @ rest)
+        kind = self.row_factors.dtype
+        return Newcomer(side, (start + found[1:]).astype(kind), float(found[0]), np.sort(seen))
+
+    # --- rankings ---
+
+    def recommend(
+        self, user: Any, n: int = 10, *, exclude_seen: bool = True, filter: Filter | None = None
+    ) -> list[Scored]:
+        """Return the items with the highest predictions for a user, best first.
+
+        Parameters
+        ----------
+        user : id or Newcomer
+            An unknown one gets the items with the highest offsets, with an :class:`UnknownIdWarning`.
+        n : int
+            How many at most.
+        exclude_seen : bool
+            Leave out what the user has rated.
+        filter : callable or collection, optional
+            Which items may be recommended: a function of an id, or the ids themselves.
+        """
+        if isinstance(user, Newcomer):
+            row, b, u, seen = -1, user.offset, user.factor, user.seen
+        else:
+            row = int(self._known("user", self.users.places(user)))
+            b = float(self._row_offsets[row]) if row >= 0 else 0.0
+            u = self.row_factors[row] if row >= 0 else np.zeros(self.row_factors.shape[1])
+            seen = _line(self.seen, row) if row >= 0 else np.empty(0, np.int64)
+        scores = self.column_factors @ u + self._column_offsets + (self._mean + b)
+        chosen = self._best(
+            scores, seen if exclude_seen else seen[:0], checked_whole("n", n), self._allowed(filter)
+        )
+        return self._scored(self.items, chosen, self._put_in_bounds(scores[chosen]))
+
+    def recommend_all(
+        self, n: int = 10, *, users: Any = None, exclude_seen: bool = True, filter: Filter | None = None
+    ) -> Top:
+        """Return the best items of many users, some users at a time: the whole table is never formed.
+
+        Parameters
+        ----------
+        n, exclude_seen, filter
+            As of :meth:`recommend`.
+        users : list of ids, optional
+            Default: all. Raise a ValueError for an unknown one.
+        """
+        n, allowed = checked_whole("n", n), self._allowed(filter)
+        rows = np.arange(len(self.users)) if users is None else self.users.places(list(users))
+        if (rows < 0).any():
+            unknown = [label for label, row in zip(users, rows, strict=True) if row < 0]
+            raise ValueError(f"users: expected users with ratings, got {', '.join(map(repr, unknown[:5]))}")
+        who, what, values = [], [], [np.empty(0, self.row_factors.dtype)]
+        step = max(1, _CHUNK // max(len(self.items), 1))
+        for start in range(0, len(rows), step):
+            some = rows[start : start + step]
+            # Many predictions may be clipped to the upper bound, so they are ordered before that.
+            table = self.row_factors[some] @ self.column_factors.T
+            table += (self._row_offsets[some] + table.dtype.type(self._mean))[:, None] + self._column_offsets
+            for row, scores in zip(some, table, strict=True):
+                seen = _line(self.seen, row) if exclude_seen else np.empty(0, np.int64)
+                chosen = self._best(scores, seen, n, allowed)
+                who += [self.users[row]] * len(chosen)
+                what += [self.items[item] for item in chosen]
+                values.append(scores[chosen])
+        return Top(who, what, self._put_in_bounds(np.concatenate(values)))
+
+    def evaluate(
+        self, users: Sequence[Any], items: Sequence[Any], ratings: Any, *, k: int = 10, relevant: float = 4.0
+    ) -> dict[str, float]:
+        """Measure the model by ratings that it was not fitted to.
+
+        Parameters
+        ----------
+        users, items : sequences of ids (k,)
+            Unknown ones are predicted as in :meth:`predict`, and get no recommendations.
+        ratings : array (k,)
+        k : int
+            Length of the lists of recommended items.
+        relevant : float
+            The least rating that makes an item relevant for its user.
+
+        Returns
+        -------
+        dict
+            ``rmse`` and ``mae`` of the predictions; of :meth:`recommend_all`, if an item is relevant, what
+            :func:`airnp.metrics.ranking` measures.
+        """
+        values = np.asarray(ratings, dtype=np.float64)
+        errors = self.predict(list(users), list(items)) - values
+        found = {"rmse": float(np.sqrt(np.mean(errors**2))), "mae": float(np.mean(np.abs(errors)))}
+        wanted: dict[Any, list[Any]] = {}
+        for user, item, value in zip(users, items, values, strict=True):
+            if value >= relevant:
+                wanted.setdefault(user, []).append(item)
+        if not wanted:
+            return found
+        lists: dict[Any, list[Any]] = {}
+        who, what, _ = self.recommend_all(k, users=[user for user in wanted if user in self.users])
+        for user, item in zip(who, what, strict=True):
+            lists.setdefault(user, []).append(item)
+        return {**found, **ranking(lists, wanted, k, items=len(self.items))}
+
+    def similar_items(self, item: Any, n: int = 10) -> list[Scored]:
+        """Return the items whose factors have the highest cosine with those of an item, by id or new."""
+        return self._similar("item", item, n)
+
+    def similar_users(self, user: Any, n: int = 10) -> list[Scored]:
+        """Return the users whose factors have the highest cosine with those of a user, by id or new."""
+        return self._similar("user", user, n)
+
+    def _similar(self, name: Literal["user", "item"], given: Any, n: int) -> list[Scored]:
+        side = self._side(name)
+        if isinstance(given, Newcomer):
+            place, factor = -1, given.factor
+        else:
+            place = int(side.ids.places(given))
+            if place < 0:
+                raise ValueError(f"{name}: expected one with ratings, got {given!r}")
+            factor = side.factors[place]
+        lengths = np.linalg.norm(side.factors, axis=1) * np.linalg.norm(factor)
+        cosines = side.factors @ factor / np.where(lengths > 0, lengths, 1)
+        itself = np.array([place] if place >= 0 else [], dtype=np.int64)
+        chosen = self._best(cosines, itself, checked_whole("n", n), None)
+        return self._scored(side.ids, chosen, cosines[chosen])
+
+    def _allowed(self, filter: Filter | None) -> npt.NDArray[np.bool_] | None:
+        if filter is None:
+            return None
+        if callable(filter):
+            return np.array([bool(filter(label)) for label in self.items.labels], dtype=bool)
+        found = np.zeros(len(self.items), bool)
+        places = self.items.places(list(filter))
+        found[places[places >= 0]] = True
+        return found
+
+    @staticmethod
+    def _best(scores: Floats, without: Places, n: int, allowed: Any) -> Places:
+        """Return the places of the n largest scores, in their order; of equal ones the first."""
+        able = np.ones(len(scores), bool) if allowed is None else allowed.copy()
+        able[without] = False
+        places = np.flatnonzero(able)
+        if n < len(places):
+            least = np.partition(scores[places], -n)[-n]
+            places = places[scores[places] >= least]
+        return np.asarray(places[np.argsort(-scores[places], kind="stable")][:n])
+
+    @staticmethod
+    def _scored(ids: Ids, places: Places, scores: Floats) -> list[Scored]:
+        return [Scored(ids[place], float(score)) for place, score in zip(places, scores, strict=True)]
+
+    # --- both sides ---
+
+    @property
+    def _mean(self) -> float:
+        return float(self.base if self.offsets is None else self.offsets.mean)
+
+    @property
+    def _row_offsets(self) -> Floats:
+        return np.asarray(self._all_offsets().rows)
+
+    @property
+    def _column_offsets(self) -> Floats:
+        return np.asarray(self._all_offsets().columns)
+
+    @cached_property
+    def _raters(self) -> Pattern:
+        return self.seen.transposed()[0]
+
+    def _side(self, name: Literal["user", "item"]) -> _Side:
+        users = (self.users, self.row_factors, self._row_offsets)
+        items = (self.items, self.column_factors, self._column_offsets)
+        if name == "user":
+            return _Side(*users, self.seen, *items, self.mask_factors[0])
+        return _Side(*items, self._raters, *users, self.mask_factors[1])
+
+    def _lines(self, name: Literal["user", "item"], given: Any) -> tuple[Places, Floats, Floats]:
+        """Return places, offsets and factors of ids or of a newcomer; zeros for unknown ones."""
+        side = self._side(name)
+        if isinstance(given, Newcomer):
+            if given.side != name:
+                raise ValueError(f"{name}s: expected a new {name}, got a new {given.side}")
+            return np.asarray(-1), np.asarray(given.offset), given.factor
+        places = self._known(name, side.ids.places(given))
+        known = places >= 0
+        offsets = np.where(known, side.offsets[places], 0)
+        return places, offsets, np.where(known[..., None], side.factors[places], 0)
+
+    def _known(self, name: str, places: Places) -> Places:
+        """Return places, with a warning if some are unknown."""
+        if (places < 0).any():
+            warnings.warn(
+                f"{int((places < 0).sum())} of {places.size} {name}s have no rating; what is known about the "
+                "other side alone predicts them",
+                UnknownIdWarning,
+                stacklevel=4,
+            )
+        return places
+
+    def _put_in_bounds(self, values: Floats) -> Floats:
+        return values if self.bounds is None else np.asarray(self.bounds.put_on(values))
+
+    def with_noise(self, rows: Places, columns: Places, errors: Floats) -> RatingsModel:
+        """Return the model with the σ that errors of fitted ratings, at these rows and columns, tell."""
+        pull = self._leverage("user", None, rows, self.column_factors[columns])
+        pull += self._leverage("item", None, columns, self.row_factors[rows])
+        left = np.maximum(1 - pull, _LEAST_LEFT)
+        return replace(self, noise=float(np.sqrt(np.sum(errors.astype(np.float64) ** 2) / np.sum(left))))
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the model with its ids to one ``.npz`` file, without pickle; :func:`airnp.load` reads it."""
+        super().save(path)
+
+    def __repr__(self) -> str:
+        m, n = self.shape
+        ratings = len(self.seen.indices)
+        return (
+            f"<RatingsModel of {m} users and {n} items, {ratings} ratings, rank {self.row_factors.shape[1]}>"
+        )
+
+
+def _line(pattern: Pattern, line: Any) -> Places:
+    return np.asarray(pattern.indices[pattern.indptr[line] : pattern.indptr[line + 1]], dtype=np.int64)
+
+
+def model_of(result: SparseFitResult, users: Ids, items: Ids, seen: Pattern) -> RatingsModel:
+    """Return a result of a fit to ratings with ids."""
+    parts = {each.name: getattr(result, each.name) for each in fields(SparseFitResult)}
+    return RatingsModel(**parts, users=users, items=items, seen=seen)
