@@ -48,6 +48,7 @@ from airnp.engines.sparse_cuda import residuals as residuals
 from airnp.engines.sparse_cuda import total as total
 
 replays_sparse = False
+looks_seldom = True
 
 CAPACITY = 128
 """Iterations between two synchronisations: rows of the tables of step numbers and of recorded values."""

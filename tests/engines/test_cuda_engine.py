@@ -107,6 +107,31 @@ def test_copies_of_a_run_do_not_depend_on_its_length(gpu):
     assert counts["device_to_host"] == 1
 
 
+def test_a_whole_fit_does_little_besides_its_graph(gpu):
+    """In 100 iterations one look at the ring, one check that all is finite, one copy of the parameters."""
+
+    def counts(iterations):
+        gpu.counters.reset()
+        airnp.fit(*data(), xp=gpu.cupy, max_iter=iterations, stop=None, seed=0)
+        return gpu.counters.snapshot()
+
+    few, many = counts(100), counts(300)
+    assert many["graph_launches"] - few["graph_launches"] == 200
+    assert sum((many["operations"] - few["operations"]).values()) <= 2 * 16
+    limits = {"allocations": 12, "synchronisations": 5, "host_to_device": 3, "device_to_host": 2}
+    for name, limit in limits.items():
+        assert many[name] - few[name] <= 2 * limit, name
+
+
+def test_records_between_two_looks_are_those_of_every_look(gpu):
+    common = {"xp": gpu.cupy, "max_iter": 47, "stop": None, "seed": 0, "record": 5}
+    seldom = airnp.fit(*data(), **common)
+    often = airnp.fit(*data(), **common, callback=lambda iteration, state: False)
+    for name in often.history:
+        np.testing.assert_array_equal(seldom.history[name], often.history[name])
+    np.testing.assert_array_equal(seldom.X.get(), often.X.get())
+
+
 def test_the_graph_equals_single_launches(gpu, monkeypatch):
     Y, mask = data()
     common = {"xp": gpu.cupy, "max_iter": 30, "stop": None, "seed": 0}
