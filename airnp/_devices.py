@@ -1,9 +1,13 @@
-"""Check and describe the CUDA devices that CuPy can use."""
+"""Check and describe the CUDA devices that CuPy can use, and load NVIDIA's libraries in CuPy's version."""
 
 from __future__ import annotations
 
+import ctypes
 import os
+import sys
+from collections.abc import Iterator
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 INSTALL_CUPY = 'pip install "airnp[cuda12x]" or "airnp[cuda13x]"'
@@ -101,3 +105,57 @@ def device_memory(device: Any = None) -> int:
     with nullcontext() if number is None else cupy.cuda.Device(number):
         # Blocks that CuPy's pool keeps for the next array are free, too.
         return int(cupy.cuda.runtime.memGetInfo()[0]) + int(cupy.get_default_memory_pool().free_bytes())
+
+
+_WHEELS = {"cublas": "cublas", "nvrtc": "cuda_nvrtc"}
+"""The folder of each library in ``nvidia``, as wheels for CUDA 12 install it; CUDA 13 has one for all."""
+
+
+def load_library(name: str) -> ctypes.CDLL:
+    """Return a library of NVIDIA, loaded into this process, in the major version of CuPy's CUDA.
+
+    Several versions may be installed: PyTorch brings its own. A library of another version is not taken.
+
+    Parameters
+    ----------
+    name : {"cublas", "nvrtc"}
+
+    Raises
+    ------
+    OSError
+        If there is none; the message lists what was tried.
+    """
+    import cupy
+
+    major = cupy.cuda.runtime.runtimeGetVersion() // 1000
+    file = f"lib{name}.so.{major}"
+    if sys.platform == "win32":
+        file = {"cublas": f"cublas64_{major}.dll", "nvrtc": f"nvrtc64_{major}0_0.dll"}[name]
+    tried = []
+    for candidate in _candidates(name, file, major):
+        tried.append(candidate)
+        try:
+            return ctypes.CDLL(candidate)
+        except OSError:
+            continue
+    raise OSError(f"{name} of CUDA {major} was not found; tried {', '.join(tried)}")
+
+
+def _candidates(name: str, file: str, major: int) -> Iterator[str]:
+    """Yield paths in NVIDIA's wheels, what cuda-pathfinder finds, and the name for the system's loader."""
+    ends = ("bin/x86_64", "bin") if sys.platform == "win32" else ("lib",)
+    for root in sys.path:
+        for wheel in (f"cu{major}", _WHEELS[name]):
+            for end in ends:
+                path = Path(root, "nvidia", wheel, end, file)
+                if path.is_file():
+                    yield str(path)
+    try:
+        from cuda.pathfinder import load_nvidia_dynamic_lib
+
+        found = load_nvidia_dynamic_lib(name).abs_path
+    except (ImportError, RuntimeError, AttributeError):
+        found = None  # no pathfinder, or nothing that it knows: the loader may
+    if found is not None and f"{Path(found).name}.".startswith(f"{file}."):
+        yield str(found)
+    yield file

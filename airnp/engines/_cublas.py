@@ -1,70 +1,47 @@
-"""cuBLAS through ctypes: one function, ``gemm``, on row-major stacks.
+"""cuBLAS through ctypes: one function, ``gemm``, on row-major stacks; and the stream that a fit works on.
 
 CuPy's own wrappers refuse to run while a stream is captured into a CUDA graph. cuBLAS itself allows it if its
 workspace is set beforehand and alpha and beta are on the host. So this module calls cuBLAS with its own
 handles, which leaves the stream, workspace and math mode of CuPy's handles unchanged.
+
+Every Python thread has one lane for each device: a stream and a handle. A thread that ends gives its lanes
+back to a pool of the process, and the next thread takes them: CuPy keeps freed memory for each stream, and
+cuBLAS keeps memory for each handle.
 """
 
 from __future__ import annotations
 
 import ctypes
-import sys
 import threading
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
+
+from airnp._arrays import Array
+from airnp._devices import load_library
 
 _NO_TRANSPOSE, _TRANSPOSE = 0, 1
 _DEFAULT_MATH, _TF32_MATH = 0, 3
 _WORKSPACE_BYTES = 32 * 2**20
 """The recommendation of cuBLAS for the newest devices; older ones need 4 MB."""
 
+_MOST_IDLE = 8
+"""Lanes of a device that the pool keeps; the handles of further ones are destroyed."""
+
 
 class CublasError(RuntimeError):
     """cuBLAS returned a status other than success."""
 
 
-class _Local(threading.local):
-    tf32: bool = False
-
-    def __init__(self) -> None:
-        self.handles: dict[int, _Handle] = {}
-
-
-_local = _Local()
-
-
-@contextmanager
-def precision(name: str | None) -> Iterator[None]:
-    """Use TF32 tensor cores for float32 products (``"tf32"``) or not (None), inside a ``with`` block."""
-    before = _local.tf32
-    _local.tf32 = name == "tf32"
-    try:
-        yield
-    finally:
-        _local.tf32 = before
-
-
 @cache
 def _library() -> ctypes.CDLL:
-    """Return the cuBLAS that CuPy uses, loaded into this process."""
-    import cupy
-
-    major = cupy.cuda.runtime.runtimeGetVersion() // 1000
-    names = {"win32": [f"cublas64_{major}.dll"]}.get(sys.platform, [f"libcublas.so.{major}", "libcublas.so"])
+    """Return cuBLAS in the version of CuPy's CUDA, loaded into this process."""
     try:
-        from cuda.pathfinder import load_nvidia_dynamic_lib
-
-        names.insert(0, load_nvidia_dynamic_lib("cublas").abs_path)
-    except (ImportError, RuntimeError, AttributeError):
-        pass  # an older CuPy, or a system installation: the loader finds the library by its name
-    for name in names:
-        try:
-            return ctypes.CDLL(name)
-        except OSError:
-            continue
-    raise CublasError(f"cuBLAS was not found; tried {', '.join(names)}")
+        return load_library("cublas")
+    except OSError as error:
+        raise CublasError(str(error)) from None
 
 
 def _check(status: int, call: str) -> None:
@@ -72,36 +49,128 @@ def _check(status: int, call: str) -> None:
         raise CublasError(f"{call} failed with status {status} of cuBLAS")
 
 
-class _Handle:
-    """A cuBLAS handle for one device and one Python thread, with its own workspace."""
+def workspace() -> Array:
+    """Return memory for cuBLAS. A graph of captured products contains its address and has to own it."""
+    import cupy
+
+    return cupy.empty(_WORKSPACE_BYTES, dtype=cupy.uint8)
+
+
+class Lane:
+    """A stream of the current device that runs beside the others, and a cuBLAS handle."""
 
     def __init__(self) -> None:
         import cupy
 
+        self.stream = cupy.cuda.Stream(non_blocking=True)
         self._library = _library()
         self._pointer = ctypes.c_void_p()
         _check(self._library.cublasCreate_v2(ctypes.byref(self._pointer)), "cublasCreate")
-        self._workspace = cupy.empty(_WORKSPACE_BYTES, dtype=cupy.uint8)
-        self._state: tuple[int, int] | None = None
+        self._mode: int | None = None
+        self._loose: dict[int, Array] = {}
 
-    def multiply(self, double: bool, stream: int, arguments: tuple[Any, ...]) -> None:
-        """Queue one ``gemmStridedBatched`` on a stream."""
-        mode = _TF32_MATH if _local.tf32 and not double else _DEFAULT_MATH
-        # Set only what changed: during a capture nothing but the product itself should be called.
-        if self._state != (stream, mode):
-            self._set(stream, mode)
+    def destroy(self) -> None:
+        """Give the handle back to cuBLAS; the lane is of no use any more."""
+        self._library.cublasDestroy_v2(self._pointer)
+
+    def bind(self, stream: int, memory: Array) -> None:
+        """Let products go to a stream, with memory to work in."""
+        library, handle = self._library, self._pointer
+        _check(library.cublasSetStream_v2(handle, ctypes.c_void_p(stream)), "cublasSetStream")
+        # Setting the stream resets the workspace to cuBLAS's own pool.
+        size = ctypes.c_size_t(memory.nbytes)
+        status = library.cublasSetWorkspace_v2(handle, ctypes.c_void_p(memory.data.ptr), size)
+        _check(status, "cublasSetWorkspace")
+
+    def bind_loose(self, stream: int) -> None:
+        """Let a product outside of a session go to a stream, with memory that the lane keeps for it."""
+        if stream not in self._loose:
+            self._loose[stream] = workspace()
+        self.bind(stream, self._loose[stream])
+
+    def multiply(self, double: bool, tf32: bool, arguments: tuple[Any, ...]) -> None:
+        """Queue one ``gemmStridedBatched``."""
+        mode = _TF32_MATH if tf32 and not double else _DEFAULT_MATH
+        if mode != self._mode:
+            self._mode = None
+            _check(self._library.cublasSetMathMode(self._pointer, ctypes.c_int(mode)), "cublasSetMathMode")
+            self._mode = mode
         name = "cublasDgemmStridedBatched" if double else "cublasSgemmStridedBatched"
         _check(getattr(self._library, name)(self._pointer, *arguments), name)
 
-    def _set(self, stream: int, mode: int) -> None:
-        library, handle = self._library, self._pointer
-        self._state = None
-        _check(library.cublasSetStream_v2(handle, ctypes.c_void_p(stream)), "cublasSetStream")
-        # Setting the stream resets the workspace to cuBLAS's own pool.
-        workspace = ctypes.c_void_p(self._workspace.data.ptr), ctypes.c_size_t(_WORKSPACE_BYTES)
-        _check(library.cublasSetWorkspace_v2(handle, *workspace), "cublasSetWorkspace")
-        _check(library.cublasSetMathMode(handle, ctypes.c_int(mode)), "cublasSetMathMode")
-        self._state = (stream, mode)
+    def forget_loose(self) -> None:
+        """Free the memory of products outside of sessions."""
+        self._loose = {}
+
+
+_idle: dict[int, list[Lane]] = defaultdict(list)
+_idle_lock = threading.Lock()
+
+
+class _Lease:
+    """A lane for as long as a thread lives."""
+
+    def __init__(self, device: int) -> None:
+        self._device, self._idle = device, _idle[device]
+        with _idle_lock:
+            found = self._idle.pop() if self._idle else None
+        self.lane = Lane() if found is None else found
+
+    def __del__(self) -> None:
+        if not hasattr(self, "lane"):
+            return
+        self.lane.forget_loose()
+        with _idle_lock:
+            keep = len(self._idle) < _MOST_IDLE
+            if keep:
+                self._idle.append(self.lane)
+        if not keep:
+            self.lane.destroy()
+
+
+class _Local(threading.local):
+    session: Lane | None = None
+    tf32: bool = False
+
+    def __init__(self) -> None:
+        self.leases: dict[int, _Lease] = {}
+
+
+_local = _Local()
+
+
+def lane() -> Lane:
+    """Return this thread's lane of the current device."""
+    import cupy
+
+    device = cupy.cuda.runtime.getDevice()
+    if device not in _local.leases:
+        _local.leases[device] = _Lease(device)
+    return _local.leases[device].lane
+
+
+@contextmanager
+def session(precision: str | None, memory: Array) -> Iterator[None]:
+    """Send all products of a ``with`` block to the current stream, with this workspace.
+
+    The stream is set when the block begins: the address of one that is gone may belong to another one now.
+
+    Parameters
+    ----------
+    precision : {"tf32"} or None
+        Whether to use TF32 tensor cores for float32 products.
+    memory : array
+        From :func:`workspace`.
+    """
+    import cupy
+
+    before = _local.session, _local.tf32
+    _local.session, _local.tf32 = lane(), precision == "tf32"
+    try:
+        _local.session.bind(cupy.cuda.get_current_stream().ptr, memory)
+        yield
+    finally:
+        _local.session, _local.tf32 = before
 
 
 def gemm_strided_batched(
@@ -130,13 +199,13 @@ def gemm_strided_batched(
     double = dtype == "float64"
     scalar = ctypes.c_double if double else ctypes.c_float
     whole, step, address = ctypes.c_int, ctypes.c_longlong, ctypes.c_void_p
-    device = cupy.cuda.runtime.getDevice()
-    handle = _local.handles.get(device)
-    if handle is None:
-        handle = _local.handles[device] = _Handle()
-    handle.multiply(
+    chosen = _local.session
+    if chosen is None:
+        chosen = lane()
+        chosen.bind_loose(cupy.cuda.get_current_stream().ptr)
+    chosen.multiply(
         double,
-        cupy.cuda.get_current_stream().ptr,
+        _local.tf32,
         (
             *map(whole, (transa, transb, m, n, k)),
             ctypes.byref(scalar(alpha)),

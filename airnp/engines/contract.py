@@ -219,6 +219,9 @@ class Engine(Protocol):
     replays_sparse: bool
     """Whether an iteration of the factored form can be recorded and replayed."""
 
+    looks_seldom: bool
+    """Whether looking at a state makes the host wait for a device, so that a fit should do it seldom."""
+
     @property
     def __name__(self) -> str:
         """The module's name."""

@@ -43,6 +43,7 @@ from airnp.engines.sparse_cpu import total as total
 from airnp.engines.tape import Player, call, launch, spoil, step_settings
 
 replays_sparse = True
+looks_seldom = False
 
 _SMALL = 16_384
 """Entries below which cutting work into chunks costs more than it gives."""

@@ -48,6 +48,7 @@ from airnp.engines.sparse_cuda import residuals as residuals
 from airnp.engines.sparse_cuda import total as total
 
 replays_sparse = False
+looks_seldom = True
 
 CAPACITY = 128
 """Iterations between two synchronisations: rows of the tables of step numbers and of recorded values."""
@@ -447,6 +448,8 @@ class _Iteration:
         If a driver or library refuses to be captured, the function launches the kernels one by one, which is
         slower and gives the same results.
         """
+        import cupy
+
         try:
             graph = self._capture(stream)
         except RuntimeError as error:
@@ -457,13 +460,13 @@ class _Iteration:
                 stacklevel=2,
             )
             return self._recording.replay
-        return lambda: graph.launch(stream)
+        return lambda: graph.launch(cupy.cuda.get_current_stream())
 
     def _capture(self, stream: Any) -> Any:
         stream.begin_capture()
         try:
             self._recording.replay()
-        except RuntimeError:
+        except BaseException:  # Ctrl-C, too: the stream serves the next fit
             with suppress(RuntimeError):  # ending a failed capture raises again
                 stream.end_capture()
             raise
@@ -486,11 +489,11 @@ def prepare(
     """Return a function that runs a number of iterations and returns their recorded values.
 
     The first iteration of a replayable step is recorded and captured as a CUDA graph, which runs the others.
-    ``threads`` is for the CPU.
+    ``threads`` is for the CPU. The graph has a workspace of its own for cuBLAS, whose address it contains.
     """
     import cupy
 
-    stream = cupy.cuda.Stream(non_blocking=True)
+    workspace: Array = None
     iteration: _Iteration | None = None
     again: Callable[[], None] | None = None
 
@@ -509,15 +512,23 @@ def prepare(
                 return _values([values, *(step(updates) for updates in steps[1:])])
         for _ in range(first, count):
             if again is None:
-                again = iteration.replay(stream)
+                again = iteration.replay(cupy.cuda.get_current_stream())
             again()
         return iteration.read(count)
 
     def run(iterations: int) -> npt.NDArray[np.float64]:
+        nonlocal workspace
         cupy.cuda.get_current_stream().synchronize()  # its results are read on the stream below
-        with _cublas.precision(precision), stream:
-            counts = [min(CAPACITY, iterations - done) for done in range(0, iterations, CAPACITY)]
-            return np.concatenate([portion(count) for count in counts])
+        with _cublas.lane().stream as stream:
+            if workspace is None:
+                workspace = _cublas.workspace()
+            try:
+                with _cublas.session(precision, workspace):
+                    counts = [min(CAPACITY, iterations - done) for done in range(0, iterations, CAPACITY)]
+                    return np.concatenate([portion(count) for count in counts])
+            finally:
+                # After Ctrl-C launches may still be queued, which write to arrays that the caller drops.
+                stream.synchronize()
 
     return run
 

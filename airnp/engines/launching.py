@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from airnp._arrays import Array
+from airnp._devices import load_library
 
 THREADS = 256
 """Threads of a block, in every kernel."""
@@ -146,10 +148,18 @@ def _head(module: str, kernel: str) -> re.Match[str]:
 
 
 @cache
+def _choose_compiler() -> None:
+    """Load NVRTC in the version of CuPy's CUDA, which CuPy then takes unless a newer one is loaded already."""
+    with suppress(OSError):  # CuPy says what is missing
+        load_library("nvrtc")
+
+
+@cache
 def _function(name: str, module: str, device: int) -> Any:
     """Return a compiled kernel for a device; CuPy caches compiled code on disk."""
     import cupy
 
+    _choose_compiler()
     code = module_source(module)
     return cupy.RawModule(code=code, options=("-std=c++17",), name_expressions=(name,)).get_function(name)
 

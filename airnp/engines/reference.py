@@ -40,6 +40,7 @@ from airnp.engines.sparse_reference import residuals as residuals
 from airnp.engines.sparse_reference import total as total
 
 replays_sparse = False
+looks_seldom = False
 
 
 def product(

@@ -196,8 +196,10 @@ class Objective:
         factors = [(*self.batch, *shape) for shape in factor_shapes(*self.shape, self.depth, self.rank)]
         return factors + [term.parameter_shape for term in self.terms if term.parameter_shape is not None]
 
-    portion: int = 50
-    """Iterations at most between two whole states: what an interrupt or a divergence may cost."""
+    @property
+    def portion(self) -> int:
+        """Iterations at most between two whole states: what an interrupt or a divergence may cost."""
+        return 100 if self._ops.looks_seldom else 50
 
     rhythms: tuple[int, ...] = ()
     """Iterations after whose multiples :meth:`refresh` has something to do: none."""

@@ -76,7 +76,9 @@ class Loop:
         run = self._run
         options, phases, limit = run.options, run.phases, run.limit
         steps, monitor = run.steps, run.monitor
-        rhythms = [options.record.every, run.objective.portion, *run.objective.rhythms]
+        rhythms = [run.objective.portion, *run.objective.rhythms]
+        if self._shows_records:
+            rhythms.append(options.record.every)
         if monitor.every is not None:
             rhythms.append(monitor.every)
         for iterations in portions(steps.iteration - run.origin, limit - run.origin, rhythms):
@@ -102,6 +104,7 @@ class Loop:
         steps.settle(values)
         if not np.isfinite(values).all():
             raise self._diverged(_finite_iterations(steps, values))
+        self._record_between(values)
         state = run.recorder.state(steps.iteration, steps.params, values, partial(run.result, "so far"))
         made, last = steps.iteration - run.origin, steps.iteration == limit
         look = monitor.every is not None and made % monitor.every == 0
@@ -115,6 +118,22 @@ class Loop:
         if (regular or not last) and steps.keep() and self._file is not None:
             run.note()
         return state, look or last, recorded
+
+    @property
+    def _shows_records(self) -> bool:
+        """Whether each record ends a portion. Where looking is slow and nobody sees the state, none does."""
+        options = self._run.options
+        shown = options.callback is not None or options.progress or options.record.truth is not None
+        return shown or self._file is not None or not self._run.objective.engine.looks_seldom
+
+    def _record_between(self, values: npt.NDArray[np.float64]) -> None:
+        """Record the iterations before the last one of a portion whose turn it is."""
+        run = self._run
+        first, every = run.steps.iteration - len(values) + 1, run.options.record.every
+        for iteration, row in zip(range(first, run.steps.iteration), values[:-1], strict=True):
+            made = iteration - run.origin
+            if made == 1 or made % every == 0:
+                run.recorder.record_values(iteration, row)
 
     def _diverged(self, iterations: int) -> DivergenceError:
         """Return the error to raise, with the last finite state in it."""

@@ -139,6 +139,13 @@ class Recorder:
             undo=self._task.undo,
         )
 
+    def record_values(self, iteration: int, values: npt.NDArray[np.float64]) -> None:
+        """Add what an iteration recorded, (1 + terms, …), to the history, where there is no truth."""
+        fidelity, energies = values[0], values[1:]
+        row = {"loss": _plain(self.objective.losses(fidelity, list(energies))), "fidelity": _plain(fidelity)}
+        named = zip(self._energies, energies, strict=True)
+        self.history.append(iteration, {**row, **{name: _plain(energy) for name, energy in named}})
+
     # The matrix may overflow one iteration before the loss, and the fit reports that.
     @np.errstate(over="ignore", invalid="ignore")
     def record(self, state: FitState) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
+import weakref
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tests.cupy_double.memory import Allocation, pool_of
 from tests.cupy_double.state import machine
-from tests.cupy_double.streams import get_current_stream, submit
+from tests.cupy_double.streams import Stream, get_current_stream, submit
 
 _LARGEST = 2**31 - 1
 
@@ -38,6 +41,7 @@ def gemm_strided_batched(
     strideC: int,
     batch: int,
     dtype: Any,
+    workspace: Allocation | None = None,
 ) -> None:
     """Compute C = alpha op(A) op(B) + beta C for each problem of a batch, all in column-major order.
 
@@ -56,6 +60,8 @@ def gemm_strided_batched(
     strideA, strideB, strideC : int
         Entries from one problem to the next.
     dtype : float32 or float64
+    workspace : Allocation, optional
+        Memory that the product works in; a graph that captures it contains its address.
     """
     kind = np.dtype(dtype)
     if kind not in (np.dtype(np.float32), np.dtype(np.float64)):
@@ -86,7 +92,8 @@ def gemm_strided_batched(
             # With beta = 0, what C held before is not read, be it NaN.
             c[...] = product if beta == 0 else product + kind.type(beta) * c
 
-    submit(run, lambda: machine.count("products"), reads=[a_memory, b_memory], writes=[c_memory])
+    touched = [c_memory] if workspace is None else [c_memory, workspace]
+    submit(run, lambda: machine.count("products"), reads=[a_memory, b_memory], writes=touched)
 
 
 def _matrices(
@@ -121,24 +128,42 @@ def _matrices(
     return view, memory
 
 
+@dataclass
+class _Handle:
+    stream: weakref.ref[Stream] | None = None
+    workspace: weakref.ref[Allocation] | None = None
+
+
+_handles = itertools.count(12345)
+
+
 class Library:
     """Stands in for libcublas: the functions that airnp calls, with the argument types of the C interface."""
 
     def __init__(self) -> None:
         self.modes: list[int] = []
+        self.handles: dict[int, _Handle] = {}
 
     def cublasCreate_v2(self, pointer: Any) -> int:  # noqa: N802
-        pointer._obj.value = 12345
+        pointer._obj.value = next(_handles)
+        self.handles[pointer._obj.value] = _Handle()
+        return 0
+
+    def cublasDestroy_v2(self, handle: Any) -> int:  # noqa: N802
+        del self.handles[handle.value]
         return 0
 
     def cublasSetStream_v2(self, handle: Any, stream: Any) -> int:  # noqa: N802
-        assert handle.value == 12345
         assert (stream.value or 0) == get_current_stream().ptr
+        # Which stream has an address may change: a handle belongs to the stream, not to its address.
+        self.handles[handle.value] = _Handle(weakref.ref(get_current_stream()))
         return 0
 
     def cublasSetWorkspace_v2(self, handle: Any, workspace: Any, size: Any) -> int:  # noqa: N802
         assert workspace.value % 256 == 0
         assert size.value >= 4 * 2**20
+        memory = pool_of(machine.device()).find(workspace.value, size.value)
+        self.handles[handle.value].workspace = weakref.ref(memory)
         return 0
 
     def cublasSetMathMode(self, handle: Any, mode: Any) -> int:  # noqa: N802
@@ -146,12 +171,12 @@ class Library:
         return 0
 
     def cublasSgemmStridedBatched(self, handle: Any, *arguments: Any) -> int:  # noqa: N802
-        return self._multiply("float32", ctypes.c_float, *arguments)
+        return self._multiply("float32", ctypes.c_float, handle, *arguments)
 
     def cublasDgemmStridedBatched(self, handle: Any, *arguments: Any) -> int:  # noqa: N802
-        return self._multiply("float64", ctypes.c_double, *arguments)
+        return self._multiply("float64", ctypes.c_double, handle, *arguments)
 
-    def _multiply(self, dtype: str, real: type, *arguments: Any) -> int:
+    def _multiply(self, dtype: str, real: type, handle: Any, *arguments: Any) -> int:
         scalars = {5: real, 12: real}  # alpha and beta are passed by reference
         whole = (ctypes.c_int,) * 5 + (None, ctypes.c_void_p, ctypes.c_int, ctypes.c_longlong)
         types = (*whole, *whole[6:], None, *whole[6:], ctypes.c_int)
@@ -160,5 +185,11 @@ class Library:
             value = argument._obj if position in scalars else argument
             assert isinstance(value, scalars.get(position, kind)), position
             values.append(value.value)
-        gemm_strided_batched(0, *values, dtype)
+        own = self.handles[handle.value]
+        if own.stream is None or own.stream() is not get_current_stream():
+            raise CUBLASError("the stream of the handle is not the current one, or is gone")
+        workspace = own.workspace() if own.workspace is not None else None
+        if workspace is None:
+            raise CUBLASError("the handle has no workspace, or it was freed")
+        gemm_strided_batched(0, *values, dtype, workspace)
         return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import ModuleType
@@ -51,6 +52,10 @@ class Double:
     def settings(self) -> Settings:
         """Properties of the machine; every test starts with the defaults."""
         return machine.settings
+
+    def pending(self) -> int:
+        """Return how much submitted work is not done yet, also of streams that are gone."""
+        return sum(len(timeline.pending) for timeline in machine.timelines.values())
 
     def check_memory(self) -> None:
         """Raise if something was written beyond an allocation; the fixture also checks at the end."""
@@ -114,6 +119,8 @@ def gpu(cupy_double: Double, monkeypatch: pytest.MonkeyPatch) -> Iterator[Double
     cupy_double.cublas = Library()
     monkeypatch.setattr(_cublas, "_library", lambda: cupy_double.cublas)
     monkeypatch.setattr(_cublas, "_local", _cublas._Local())
+    monkeypatch.setattr(_cublas, "_idle", defaultdict(list))
+    monkeypatch.setattr(launching, "_choose_compiler", lambda: None)
     launching._function.cache_clear()
     yield cupy_double
     launching._function.cache_clear()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections import deque
+from collections import defaultdict, deque
 from typing import Any
 
 import numpy as np
@@ -34,29 +34,54 @@ class OutOfMemoryError(MemoryError):
 
 
 class Pool:
-    """The memory of one device."""
+    """The memory of one device. What is freed stays in the arena of the stream that was current before.
+
+    An arena gives a block to a request of just its size; CuPy also splits and merges blocks. All arenas are
+    emptied when the device has no memory left.
+    """
 
     def __init__(self, device: int) -> None:
         self.device = device
-        self.used = 0
+        self.used = self.cached = 0
+        self._arenas: defaultdict[tuple[int, int], list[np.ndarray]] = defaultdict(list)
         self.live: weakref.WeakSet[Allocation] = weakref.WeakSet()
         self._quarantine: deque[np.ndarray] = deque()
         self._held = 0
         self._lock = threading.RLock()
 
-    def reserve(self, size: int) -> int:
-        """Take ``size`` bytes, rounded as CuPy does; return how many that are."""
-        rounded = -(-size // _ROUNDED_TO) * _ROUNDED_TO
+    def reserve(self, size: int, stream: int) -> np.ndarray:
+        """Return memory for ``size`` bytes and their guard zones, if possible from the arena of a stream."""
+        rounded = rounded_size(size)
         with self._lock:
-            if self.used + rounded > machine.settings.memory:
-                raise OutOfMemoryError(rounded, self.used)
+            arena = self._arenas[stream, size]
+            if not arena and self.used + self.cached + rounded > machine.settings.memory:
+                self.free_all()
+                if self.used + rounded > machine.settings.memory:
+                    raise OutOfMemoryError(rounded, self.used)
             self.used += rounded
-        return rounded
+            if arena:
+                self.cached -= rounded
+                return arena.pop()
+        return np.full(size + 2 * _GUARD + _ALIGNMENT, _PATTERN, dtype=np.uint8)
 
-    def release(self, rounded: int, buffer: np.ndarray) -> None:
-        """Take memory back; keep some of it, poisoned, so that a stale address reads NaN."""
+    def release(self, size: int, stream: int, buffer: np.ndarray) -> None:
+        """Take memory back, poisoned, into the arena of a stream."""
         with self._lock:
-            self.used -= rounded
+            self.used -= rounded_size(size)
+            self.cached += rounded_size(size)
+            self._arenas[stream, size].append(buffer)
+
+    def free_all(self) -> None:
+        """Give back what the arenas hold; keep some of it, so that a stale address reads NaN."""
+        with self._lock:
+            buffers = [buffer for arena in self._arenas.values() for buffer in arena]
+            self._arenas.clear()
+            self.cached = 0
+            for buffer in buffers:
+                self._hold(buffer)
+
+    def _hold(self, buffer: np.ndarray) -> None:
+        with self._lock:
             buffer[:] = _POISON
             self._quarantine.append(buffer)
             self._held += buffer.nbytes
@@ -69,6 +94,11 @@ class Pool:
             if allocation.address <= address and address + size <= allocation.address + allocation.size:
                 return allocation
         raise CUDARuntimeError(ILLEGAL_ADDRESS)
+
+
+def rounded_size(size: int) -> int:
+    """Return the size of the block that CuPy takes for so many bytes."""
+    return -(-size // _ROUNDED_TO) * _ROUNDED_TO
 
 
 def pool_of(device: int) -> Pool:
@@ -89,8 +119,9 @@ class Allocation:
         self.size = size
         self._pool = pool_of(self.device)
         self._generation = machine.generation
-        self._rounded = self._pool.reserve(size)
-        self._buffer = np.full(size + 2 * _GUARD + _ALIGNMENT, _PATTERN, dtype=np.uint8)
+        streams = machine.local.streams.get(self.device)
+        self._stream = streams[-1].ptr if streams else 0
+        self._buffer = self._pool.reserve(size, self._stream)
         self._start = _GUARD + -(self._buffer.ctypes.data + _GUARD) % _ALIGNMENT
         self.address = self._buffer.ctypes.data + self._start
         self.content = self._buffer[self._start : self._start + size]
@@ -113,7 +144,8 @@ class Allocation:
     def __del__(self) -> None:
         if hasattr(self, "_start"):
             self.check_guards()
-            self._pool.release(self._rounded, self._buffer)
+            self.content[:] = _POISON
+            self._pool.release(self.size, self._stream, self._buffer)
 
 
 class MemoryPointer:

@@ -12,7 +12,7 @@ import numpy as np
 from tests.cupy_double import functions
 from tests.cupy_double.array import array_functions, ndarray
 from tests.cupy_double.functions import unmodelled
-from tests.cupy_double.memory import MemoryPointer, OutOfMemoryError
+from tests.cupy_double.memory import MemoryPointer, OutOfMemoryError, pool_of
 from tests.cupy_double.raw import RawKernel, RawModule
 from tests.cupy_double.sparse import csr_matrix, issparse
 from tests.cupy_double.state import CUDARuntimeError, Device, machine, memory_info, synchronize_device
@@ -76,10 +76,21 @@ def deviceSynchronize() -> None:  # noqa: N802
 
 
 class MemoryPool:
-    """CuPy's pool of memory, which keeps no free blocks here: the double gives all of them back at once."""
+    """CuPy's pool of memory, of the current device."""
 
     def free_bytes(self) -> int:
-        return 0
+        return int(pool_of(machine.device()).cached)
+
+    def used_bytes(self) -> int:
+        return int(pool_of(machine.device()).used)
+
+    def total_bytes(self) -> int:
+        return self.used_bytes() + self.free_bytes()
+
+    def free_all_blocks(self, stream: Any = None) -> None:
+        if stream is not None:
+            raise NotImplementedError("the double frees the blocks of all streams or of none")
+        pool_of(machine.device()).free_all()
 
 
 def get_default_memory_pool() -> MemoryPool:

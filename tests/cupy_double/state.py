@@ -58,6 +58,10 @@ class Settings:
     """Status that every call of the runtime ends with: 100 for no device, 35 for too old a driver."""
     compute_capability: tuple[int, int] = (8, 0)
     executor_mode: str = "fast"
+    deferred: bool = False
+    """Whether streams other than the null stream do their work only when somebody waits for it."""
+    recycles_streams: bool = False
+    """Whether a new stream may have the address of one that is gone."""
     check_streams: bool = True
     """Whether to refuse work that races with another stream's."""
 
@@ -81,6 +85,7 @@ class Machine:
         self.generation = 0
         self.pools: dict[int, Any] = {}
         self.timelines: dict[tuple[int, int], Any] = {}
+        self.free_streams: list[int] = []
         self.damage: list[str] = []
         """Errors that were found where no exception could be raised."""
         self._local = _Local()
@@ -91,7 +96,7 @@ class Machine:
             self.generation += 1
             self.counters.reset()
             self.settings = Settings()
-            self.pools, self.timelines, self.damage = {}, {}, []
+            self.pools, self.timelines, self.damage, self.free_streams = {}, {}, [], []
 
     @property
     def local(self) -> _Local:
@@ -210,11 +215,11 @@ def synchronize_device(device: int) -> None:
 
 
 def memory_info() -> tuple[int, int]:
-    """Return the free and the total bytes of the current device."""
+    """Return the free and the total bytes of the current device; what CuPy's pool keeps is not free."""
     device = machine.device()
     total = machine.settings.memory
     pool = machine.pools.get(device)
-    return total - (0 if pool is None else pool.used), total
+    return total - (0 if pool is None else pool.used + pool.cached), total
 
 
 capture_guard: list[Callable[[], None]] = []

@@ -38,9 +38,13 @@ class Timeline:
     completed: int = 0
     awaited: dict[Timeline, int] = field(default_factory=dict)
     """How much of other streams it waits for, through events."""
+    pending: list[Callable[[], None]] = field(default_factory=list)
+    """Submitted, but not done yet."""
 
     def complete(self) -> None:
-        """Note that the host waited for everything so far."""
+        """Do what is pending, and note that the host waited for everything so far."""
+        while self.pending:
+            self.pending.pop(0)()
         self.completed = self.submitted
 
     def waits_for(self, other: Timeline, number: int) -> bool:
@@ -69,7 +73,10 @@ class Work:
             _check_order(timeline, allocation, write=True)
             allocation.last_write = (timeline, timeline.submitted)
         self.counted()
-        self.run()
+        if machine.settings.deferred and not timeline.is_null:
+            timeline.pending.append(self.run)
+        else:
+            self.run()
 
 
 def _alive(reference: weakref.ref[Allocation]) -> Allocation:
@@ -113,7 +120,8 @@ class Event:
         refuse_in_capture()
         machine.count("synchronisations")
         for timeline, number in self._reached.items():
-            timeline.completed = max(timeline.completed, number)
+            if number > timeline.completed:
+                timeline.complete()
 
 
 _handles = itertools.count(0x1000)
@@ -129,11 +137,20 @@ class Stream:
     ) -> None:
         if ptds or priority is not None:
             raise NotImplementedError("the double has neither per-thread streams nor priorities")
-        self.ptr = 0 if null else next(_handles)
+        self.ptr = 0 if null else machine.free_streams.pop() if machine.free_streams else next(_handles)
+        self._generation = machine.generation
         self.device_id = -1 if null else machine.device()
         self._non_blocking = non_blocking
         self._captured: list[Work] | None = None
         self._invalid = False
+
+    def __del__(self) -> None:
+        if hasattr(self, "_invalid") and self.ptr and self._generation == machine.generation:
+            key = (self.device_id, self.ptr)
+            if key in machine.timelines and not machine.timelines[key].pending:
+                del machine.timelines[key]
+            if machine.settings.recycles_streams:
+                machine.free_streams.append(self.ptr)
 
     @property
     def is_non_blocking(self) -> bool:

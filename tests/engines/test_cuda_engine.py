@@ -5,7 +5,10 @@ What only a real device can show (cuBLAS itself, real stream capture) is in ``te
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,7 +17,7 @@ from scipy import sparse
 
 import airnp
 from airnp import FixedLaplacian
-from airnp._devices import check_device, describe
+from airnp._devices import check_device, describe, device_memory, load_library
 from airnp.engines import _cublas, cuda, launching, select_engine
 from tests.cupy_double.cublas import Library
 from tests.engines.fits import MODELS, OPTIONS, assert_same, data, path, steps
@@ -102,6 +105,31 @@ def test_copies_of_a_run_do_not_depend_on_its_length(gpu):
     counts = iterate(gpu, cuda.CAPACITY)
     assert counts["host_to_device"] <= 3
     assert counts["device_to_host"] == 1
+
+
+def test_a_whole_fit_does_little_besides_its_graph(gpu):
+    """In 100 iterations one look at the ring, one check that all is finite, one copy of the parameters."""
+
+    def counts(iterations):
+        gpu.counters.reset()
+        airnp.fit(*data(), xp=gpu.cupy, max_iter=iterations, stop=None, seed=0)
+        return gpu.counters.snapshot()
+
+    few, many = counts(100), counts(300)
+    assert many["graph_launches"] - few["graph_launches"] == 200
+    assert sum((many["operations"] - few["operations"]).values()) <= 2 * 16
+    limits = {"allocations": 12, "synchronisations": 5, "host_to_device": 3, "device_to_host": 2}
+    for name, limit in limits.items():
+        assert many[name] - few[name] <= 2 * limit, name
+
+
+def test_records_between_two_looks_are_those_of_every_look(gpu):
+    common = {"xp": gpu.cupy, "max_iter": 47, "stop": None, "seed": 0, "record": 5}
+    seldom = airnp.fit(*data(), **common)
+    often = airnp.fit(*data(), **common, callback=lambda iteration, state: False)
+    for name in often.history:
+        np.testing.assert_array_equal(seldom.history[name], often.history[name])
+    np.testing.assert_array_equal(seldom.X.get(), often.X.get())
 
 
 def test_the_graph_equals_single_launches(gpu, monkeypatch):
@@ -254,6 +282,160 @@ def test_tf32_without_a_gpu_is_refused():
         airnp.fit(*data(), engine=airnp.CUDA("tf32"))
     with pytest.raises(ValueError, match="precision: expected None or 'tf32', got 'half'"):
         airnp.CUDA("half")
+
+
+# --- libraries, memory and streams as CUDA has them ---
+
+
+@pytest.fixture
+def two_versions(tmp_path, monkeypatch):
+    """NVIDIA's wheels for CUDA 12 and 13, with libraries that say their version, and a pathfinder."""
+    source = tmp_path / "version.c"
+    source.write_text("int version(void) { return VERSION; }")
+    folders = {
+        ("cublas", 12): "cublas",
+        ("nvrtc", 12): "cuda_nvrtc",
+        ("cublas", 13): "cu13",
+        ("nvrtc", 13): "cu13",
+    }
+    for (name, major), folder in folders.items():
+        place = tmp_path / "nvidia" / folder / "lib"
+        place.mkdir(parents=True, exist_ok=True)
+        output = place / f"lib{name}.so.{major}"
+        command = ["gcc", "-shared", "-fPIC", f"-DVERSION={major}", "-o", output, source]
+        subprocess.run(command, check=True)
+    finder = ModuleType("cuda.pathfinder")
+    newest = tmp_path / "nvidia" / "cu13" / "lib"
+    finder.load_nvidia_dynamic_lib = lambda name: SimpleNamespace(abs_path=str(newest / f"lib{name}.so.13"))
+    monkeypatch.setitem(sys.modules, "cuda", ModuleType("cuda"))
+    monkeypatch.setitem(sys.modules, "cuda.pathfinder", finder)
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    return tmp_path
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="libraries have other names there")
+@pytest.mark.parametrize("name", ["cublas", "nvrtc"])
+def test_a_library_has_the_version_of_cupy(gpu, two_versions, monkeypatch, name):
+    """PyTorch's wheels bring CUDA 13 beside a CuPy for CUDA 12."""
+    for major in (12, 13):
+        gpu.settings.runtime_version = 1000 * major
+        assert load_library(name).version() == major
+    monkeypatch.setattr(sys, "path", [])
+    assert load_library(name).version() == 13  # where pathfinder finds it
+    gpu.settings.runtime_version = 99_000
+    with pytest.raises(OSError, match=rf"{name} of CUDA 99 was not found; tried lib{name}.so.99"):
+        load_library(name)
+
+
+def test_blocks_that_cupy_keeps_count_as_free(gpu):
+    before = device_memory()
+    array = gpu.cupy.zeros(2**20)
+    assert device_memory() == before - array.nbytes
+    del array
+    assert gpu.cupy.cuda.runtime.memGetInfo()[0] < before
+    assert device_memory() == before
+
+
+def interrupted(gpu, monkeypatch, place):
+    """Return a fit of at most 60 iterations that Ctrl-C ends after some launches of its graph."""
+    launch, count = gpu.cupy.cuda.Graph.launch, [0]
+
+    def launching_until(self, stream=None):
+        launch(self, stream)
+        count[0] += 1
+        if count[0] == place:
+            raise KeyboardInterrupt
+
+    gpu.settings.deferred = True
+    with monkeypatch.context() as patch:
+        patch.setattr(gpu.cupy.cuda.Graph, "launch", launching_until)
+        return airnp.fit(*data(), xp=gpu.cupy, max_iter=60, stop=None, seed=0)
+
+
+@pytest.mark.parametrize("place", [5, 35])
+def test_ctrl_c_leaves_no_launch_behind(gpu, monkeypatch, place):
+    """A launch that is queued would write to memory that has other owners by then."""
+    found = interrupted(gpu, monkeypatch, place)
+    assert gpu.pending() == 0
+    assert found.stop_reason == "interrupted"
+    gpu.settings.deferred = False
+    expected = airnp.fit(*data(), max_iter=found.n_iter, stop=None, seed=0, engine="reference")
+    np.testing.assert_allclose(found.X.get(), expected.X, rtol=1e-9, atol=1e-9)
+
+
+def test_ctrl_c_during_the_capture_leaves_a_usable_stream(gpu, monkeypatch):
+    multiply = Library._multiply
+
+    def interrupting(self, *arguments):
+        if gpu.cupy.cuda.get_current_stream().is_capturing():
+            raise KeyboardInterrupt
+        return multiply(self, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Library, "_multiply", interrupting)
+        assert airnp.fit(*data(), xp=gpu.cupy, max_iter=30, stop=None, seed=0).stop_reason == "interrupted"
+    assert_same(*both(gpu))
+
+
+def in_a_thread(function):
+    with ThreadPoolExecutor(1) as executor:
+        return executor.submit(function).result()
+
+
+def test_a_graph_keeps_the_workspace_that_it_contains(gpu):
+    """It may be launched by another thread than the one that captured it, which is gone."""
+    training = steps(airnp.Objective(*data(), xp=gpu.cupy), xp=gpu.cupy)
+    in_a_thread(lambda: training.advance(5))
+    values = training.advance(5)
+    assert gpu.counters.captures == 1
+    assert np.isfinite(values).all()
+
+
+def test_threads_that_come_and_go_share_handles_and_streams(gpu):
+    def multiply():
+        return cuda.product(gpu.cupy.ones((2, 3)), gpu.cupy.ones((3, 2))).get()
+
+    for _ in range(12):
+        in_a_thread(multiply)
+    assert len(gpu.cublas.handles) == 1
+    with ThreadPoolExecutor(12) as executor:
+        list(executor.map(lambda _: multiply(), range(24)))
+    del executor
+    assert len(gpu.cublas.handles) <= 12
+
+
+def test_more_handles_than_the_pool_keeps_are_destroyed(gpu):
+    leases = [_cublas._Lease(0) for _ in range(_cublas._MOST_IDLE + 3)]
+    assert len(gpu.cublas.handles) == len(leases)
+    del leases
+    assert len(gpu.cublas.handles) == _cublas._MOST_IDLE
+
+
+def test_fits_leave_no_memory_behind(gpu):
+    def held():
+        result = airnp.fit(*data(), xp=gpu.cupy, max_iter=12, stop=None, seed=0)
+        del result
+        return gpu.cupy.get_default_memory_pool().total_bytes()
+
+    held()
+    assert held() == held()
+
+
+def test_a_stream_at_the_address_of_another_one_is_set_anew(gpu):
+    gpu.settings.recycles_streams = True
+    cp = gpu.cupy
+    a, b = cp.ones((2, 3)), cp.ones((3, 2))
+    addresses = set()
+    for _ in range(2):
+        cp.cuda.get_current_stream().synchronize()
+        stream = cp.cuda.Stream(non_blocking=True)
+        with stream:
+            assert cuda.product(a, b).get().sum() == 12
+        addresses.add(stream.ptr)
+        del stream
+    assert len(addresses) == 1
+    assert_same(*both(gpu))
+    assert_same(*both(gpu))
 
 
 # --- errors ---

@@ -323,6 +323,47 @@ def test_memory_is_limited(cp, cupy_double):
     cp.zeros(1200)
 
 
+def test_freed_memory_stays_with_the_stream_that_had_it(cp):
+    pool, info = cp.get_default_memory_pool(), cp.cuda.runtime.memGetInfo
+    free, _ = info()
+    array = cp.zeros(1000)
+    address = array.data.ptr
+    del array
+    assert (info()[0], pool.free_bytes(), pool.used_bytes()) == (free - 8192, 8192, 0)
+    with cp.cuda.Stream(non_blocking=True):
+        other = cp.zeros(1000)
+    assert other.data.ptr != address
+    assert cp.zeros(1000).data.ptr == address
+    assert pool.total_bytes() == 2 * 8192
+    del other
+    pool.free_all_blocks()
+    assert (info()[0], pool.total_bytes()) == (free, 0)
+
+
+def test_deferred_work_is_done_when_somebody_waits(cp, cupy_double):
+    cupy_double.settings.deferred = True
+    array = cp.zeros(3)
+    cp.cuda.get_current_stream().synchronize()
+    with cp.cuda.Stream(non_blocking=True) as stream:
+        array.fill(1)
+        assert cupy_double.cupy.cuda.get_current_stream() is stream
+        assert array._host.tolist() == [0, 0, 0]
+        assert array.get().tolist() == [1, 1, 1]
+        array.fill(2)
+    assert cupy_double.pending() == 1
+    stream.synchronize()
+    assert cupy_double.pending() == 0
+    assert array._host.tolist() == [2, 2, 2]
+
+
+def test_streams_share_addresses_only_where_they_are_recycled(cp, cupy_double):
+    first = cp.cuda.Stream(non_blocking=True).ptr
+    assert cp.cuda.Stream(non_blocking=True).ptr != first
+    cupy_double.settings.recycles_streams = True
+    first = cp.cuda.Stream(non_blocking=True).ptr
+    assert cp.cuda.Stream(non_blocking=True).ptr == first
+
+
 # --- counts ---
 
 COUNTED: dict[str, tuple[Callable[[Any, Any], Any], dict[str, int]]] = {
@@ -730,7 +771,7 @@ def test_products_refuse(name, cupy_double):
 
 
 def test_products_refuse_freed_foreign_and_overlapping_memory(cp, cupy_double):
-    array = cp.ones((2, 3, 3))
+    array = cp.ones((3, 3, 3))  # of a size that no other array has, whose memory it would become
     with pytest.raises(CUBLASError, match="A and C overlap"):
         _gemm(cupy_double, A=array.data.ptr, C=array.data.ptr)
     _gemm(cupy_double, A=array.data.ptr, alpha=0.0)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from airnp.engines.launching import module_source, source_names
+from airnp.engines.launching import _choose_compiler, module_source, source_names
 from tests.engines.kernel_launches import instances
 
 ARCHITECTURES = (70, 75, 80, 90, 100, 120)
@@ -57,6 +57,7 @@ class Compiled:
 def load_nvrtc():
     """Return CuPy's binding of NVRTC; a test that needs it fails without it."""
     try:
+        _choose_compiler()
         nvrtc = importlib.import_module("cupy_backends.cuda.libs.nvrtc")
         nvrtc.getVersion()
     except (ImportError, RuntimeError) as error:

@@ -15,6 +15,7 @@ import pytest
 
 import airnp
 from airnp import Adam, AdaptiveLaplacian, HeldOut, Nearest, WeightDecay
+from airnp._devices import device_memory
 from airnp.data.entries import read_entries
 from airnp.engines import cuda, sparse_cuda
 from airnp.engines.sparse_cuda import cut
@@ -157,7 +158,7 @@ def trained(gpu, regularizers):
 
 def test_launches_copies_and_memory_of_an_iteration(gpu):
     training = trained(gpu, MODELS["graphs"]["regularizers"])
-    free, _ = gpu.cupy.cuda.runtime.memGetInfo()
+    free = device_memory()
     gpu.counters.reset()
     training.attempt(5)
     assert gpu.counters.launches == {
@@ -173,7 +174,7 @@ def test_launches_copies_and_memory_of_an_iteration(gpu):
     }
     # The Gram matrix of each graph, and fidelities and energies of all iterations together.
     assert gpu.counters.device_to_host == 5 * 2 + 1
-    assert gpu.cupy.cuda.runtime.memGetInfo()[0] == free
+    assert device_memory() == free
 
 
 def test_patterns_leave_the_device_with_the_fit(gpu):
