@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from airnp.data.entries import by_rows, is_sparse
+from airnp._arrays import stored_entries
+from airnp.data.entries import is_sparse
 from airnp.engines import CPU, CUDA, Auto
 from airnp.fitting import fit_sparse, host_sparse
 from airnp.model.fidelity import Squared
@@ -108,12 +109,7 @@ def fit_ratings(
             f"R: expected a sparse matrix of SciPy, got {type(R).__name__}; "
             "scipy.sparse.coo_array((ratings, (users, items)), shape) makes one"
         )
-    rows = by_rows(R)
-    if R.format in ("coo", "csr", "csc") and rows.nnz < R.nnz:
-        raise ValueError(
-            f"R: expected at most one rating of an item by a user, got {R.nnz} ratings of {rows.nnz} pairs, "
-            "which a sparse matrix would add up; keep the last of each, or their mean"
-        )
+    rows = stored_entries("R", R)
     if bounds is None and R.nnz:
         bounds = _range(R, rows, weights)
     return fit_sparse(
