@@ -190,6 +190,78 @@ def own_module(xp: Namespace) -> Any:
     return None
 
 
+def stored_entries(name: str, matrix: Any) -> Any:
+    """Return the stored entries of a sparse matrix of SciPy in CSR form, sorted, each place once; as a copy.
+
+    Explicit zeros stay. The formats DIA and BSR fill diagonals and blocks up with zeros, so that their zeros
+    count as not stored. A sparse array of another number of axes than two comes back in COO form.
+
+    Raises
+    ------
+    ValueError
+        If an index is outside of the matrix, which SciPy does not check, or if a place is stored twice. In
+        a ``"mask"``, it may be.
+    """
+    from scipy.sparse import coo_array, csr_array
+
+    check_indices(name, matrix)
+    if matrix.format in ("csr", "csc"):
+        rows = csr_array(matrix.tocsr(copy=True))
+        count = rows.nnz
+    else:
+        try:
+            coo = matrix.tocoo(copy=True)
+        except ValueError as error:  # SciPy checks the formats "lil" and "dok" here
+            raise ValueError(f"{name}: {error}") from None
+        kept = coo.data != 0 if matrix.format in ("bsr", "dia") else slice(None)
+        places = tuple(place[kept] for place in _coordinates(coo))
+        count = len(places[0])
+        listed = coo_array((coo.data[kept], places), shape=coo.shape)
+        rows = csr_array(listed) if matrix.ndim == 2 else listed
+    rows.sum_duplicates()
+    if rows.nnz < count and name != "mask":
+        raise ValueError(
+            f"{name}: expected at most one entry for each place, got {count} entries at {rows.nnz} places, "
+            "which a sparse matrix would add up; keep the last of each, or their mean"
+        )
+    return rows
+
+
+def _coordinates(coo: Any) -> tuple[Any, ...]:
+    """Return the indices of the entries along each axis; before SciPy 1.13 there are only two axes."""
+    return tuple(getattr(coo, "coords", None) or (coo.row, coo.col))
+
+
+def check_indices(name: str, matrix: Any) -> None:
+    """Raise ValueError if a sparse matrix refers to memory outside of its arrays."""
+    if matrix.format == "coo":
+        places = list(zip(_coordinates(matrix), matrix.shape, strict=True))
+        lengths = {len(matrix.data), *(len(place) for place, _ in places)}
+        starts_are_sound = len(lengths) == 1
+    elif matrix.format in ("csr", "csc", "bsr"):
+        sizes = matrix.shape[::-1] if matrix.format == "csc" else matrix.shape
+        blocks = matrix.blocksize if matrix.format == "bsr" else (1,) * len(sizes)
+        lines = sizes[0] // blocks[0] if len(sizes) == 2 else 1
+        starts, width = np.asarray(matrix.indptr), sizes[-1] // blocks[-1]
+        starts_are_sound = (
+            starts.shape == (lines + 1,)
+            and starts[0] == 0
+            and bool((starts[1:] >= starts[:-1]).all())
+            and starts[-1] <= min(len(matrix.indices), len(matrix.data))
+        )
+        places = [(matrix.indices[: starts[-1]], width)] if starts_are_sound else []
+    else:
+        return
+    if not starts_are_sound:
+        raise ValueError(f"{name}: its arrays do not describe a sparse matrix; check_format() says why")
+    for place, size in places:
+        if len(place) and not (place.min() >= 0 and place.max() < size):
+            raise ValueError(
+                f"{name}: expected indices from 0 to {size - 1} in a sparse matrix of shape {matrix.shape}, "
+                f"got {place.min()} to {place.max()}"
+            )
+
+
 def place_sparse(matrix: Any, xp: Namespace, dtype: str) -> Any:
     """Return a scipy.sparse.csr_array in a dtype, as it is for NumPy, on the device for CuPy."""
     if compat.is_numpy_namespace(xp):

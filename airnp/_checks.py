@@ -22,6 +22,17 @@ def checked_whole(name: str, value: Any, least: int = 1) -> int:
     return int(value)
 
 
+_DEEPEST = 100
+"""Factors at most. A product of more has no gradient to speak of, and 140 overflow Python's floats."""
+
+
+def checked_depth(depth: Any) -> int:
+    """Return a number of factors: a whole number from 1 to 100."""
+    if checked_whole("depth", depth) > _DEEPEST:
+        raise ValueError(f"depth: expected at most {_DEEPEST} factors, got {depth}")
+    return int(depth)
+
+
 def checked_number(name: str, value: Any) -> float:
     """Return ``value`` as a float if it is a finite real number, else raise.
 
@@ -32,9 +43,13 @@ def checked_number(name: str, value: Any) -> float:
     """
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         raise TypeError(f"{name}: expected a number, got {value!r}")
-    if not np.isfinite(value):
+    try:
+        number = float(value)
+    except OverflowError:
+        number = float("inf")
+    if not np.isfinite(number):
         raise ValueError(f"{name}: expected a finite number, got {value!r}")
-    return float(value)
+    return number
 
 
 def checked_seed(seed: Any) -> int:

@@ -11,7 +11,7 @@ import numpy as np
 from array_api_compat import is_cupy_namespace, is_numpy_namespace
 
 from airnp._arrays import namespace_name, on_device, standard_namespace
-from airnp._checks import checked_choice, checked_whole
+from airnp._checks import checked_choice, checked_depth, checked_whole
 from airnp._devices import available_memory, device_memory
 from airnp.data.bounds import Bounds, bounds_at
 from airnp.data.entries import Entries, is_sparse, read_entries
@@ -73,11 +73,13 @@ def fit(
     ----------
     Y : array-like (…, m, n)
         The data. An array of NumPy, CuPy, PyTorch or another array-API namespace; a ``numpy.ma`` array; a
-        sparse matrix of SciPy or CuPy, whose stored entries are the observed ones; a pandas DataFrame, whose
-        labels come back on the result; or nested lists. A stack is a batch of independent problems. With
+        sparse matrix of SciPy or CuPy, whose stored entries are the observed ones, each at most once (but
+        zeros of the formats DIA and BSR, which pad with zeros, are missing); a pandas DataFrame, whose labels
+        come back on the result; or nested lists. A stack is a batch of independent problems. With
         ``operator``, the measurements, of any shape.
     mask : array-like, optional
-        True or 1 where observed; the shape of Y or of one matrix. Without it, NaN means missing.
+        True, 1 or 255 where observed, else 0; the shape of Y or of one matrix. Without it, NaN means missing.
+        One of NumPy may stand beside a Y of another namespace.
     xp : module, optional
         Array namespace to compute in, such as ``cupy``; NumPy data is moved there. Default: that of Y.
     device : int or device, optional
@@ -179,7 +181,7 @@ def fit(
     Y, xp, device = host_sparse(Y, xp, device)
     listed, rule, shaped = checked_regularizers(regularizers), resolve_stop(stop), checked_fidelity(fidelity)
     if is_sparse(Y):
-        _check_room(Y, depth, rank, dtype, xp, device)
+        _check_room(Y, checked_depth(depth), rank, dtype, xp, device)
     data = prepare(Y, mask, weights, xp, device, dtype, operator, normalize).within(bounds)
     seen = data.observations
     options = Options.checked(
@@ -194,7 +196,7 @@ def fit(
         progress=progress,
         checkpoint=checkpoint,
     )
-    settings = ModelSettings(listed, checked_whole("depth", depth), rank, shaped)
+    settings = ModelSettings(listed, checked_depth(depth), rank, shaped)
     task = DenseTask(data, settings, options.engine)
     with on_device(seen.xp, seen.device), explained_memory(*task.sizes):
         return cast(FitResult, Loop(task, rule, options).run())
@@ -236,7 +238,8 @@ def fit_sparse(
     Parameters
     ----------
     S : sparse matrix or array of SciPy or CuPy (m, n)
-        Stored entries are the observed ones, explicit zeros included.
+        Stored entries are the observed ones, explicit zeros included, each at most once. Zeros of the formats
+        DIA and BSR, which pad with zeros, are missing.
     rank : int
         Inner dimension of the factors.
     xp, device
@@ -311,7 +314,7 @@ def fit_sparse(
         else checked_choice("mask_factor", mask_factor, ("rows", "columns", "both"))
     )
     shrinkage = checked_offsets(offsets)
-    if checked_whole("depth", depth) == 1:
+    if checked_depth(depth) == 1:
         raise ValueError(
             "depth: one factor is the whole matrix, which fit_sparse does not form; use 2 or more"
         )

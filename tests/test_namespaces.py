@@ -121,6 +121,9 @@ def _another(backend: Backend) -> Backend:
 
 @pytest.mark.parametrize("name", ["mask", "weights"])
 def test_mixed_namespaces_are_refused_by_name(name: str, backend: Backend) -> None:
+    # A mask of NumPy may stand beside Y of another namespace, but nothing is moved out of a namespace.
+    if backend.xp is not np:
+        pytest.skip("arrays of NumPy are moved")
     other = _another(backend)
     own, foreign = backend.xp.__name__, other.xp.__name__
     values = {"mask": MASK, "weights": WEIGHTS}[name]
@@ -243,7 +246,7 @@ def test_complex_arrays_are_refused_everywhere(backend: Backend) -> None:
         airnp.fit(backend.array(Y + 0j))
     with pytest.raises(TypeError, match=r"mask: expected booleans or 0 and 1, got dtype .*complex"):
         airnp.fit(backend.array(Y), backend.array(MASK + 0j))
-    with pytest.raises(ValueError, match=r"mask: expected True/False or 1/0 .* found 2"):
+    with pytest.raises(ValueError, match=r"mask: expected True/False, 1/0 .* found 2"):
         airnp.fit(backend.array(Y), backend.array(2 * MASK))
     with pytest.raises(ValueError, match=r"weights: expected finite numbers of at least 0"):
         airnp.fit(backend.array(Y), weights=backend.array(-WEIGHTS))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from airnp import tables
+from airnp._arrays import stored_entries
 from airnp.commands.base import Command, UsageError, add_message_arguments, finish, first_given, save_result
 from airnp.commands.fits import (
     TimeLimit,
@@ -251,8 +252,10 @@ def _run_sparse(options: argparse.Namespace, matrix: Any) -> int:
             f"{outputs.output}: a matrix of {m}x{n} is not written whole; --result FILE.npz saves its "
             "factors, whose predict(rows, columns) gives any entry in Python"
         )
-    matrix = coo_array(matrix)
-    matrix.sum_duplicates()  # entries stored twice are added, as SciPy does
+    try:
+        matrix = coo_array(stored_entries("S", matrix))
+    except ValueError as error:
+        raise UsageError(f"{options.table}: {error}") from error
     check_within_bounds(
         options,
         options.table,

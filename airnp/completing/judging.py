@@ -45,7 +45,7 @@ class Judges:
         The cluster, from 0, of each entry, in the order of ``numpy.argwhere``.
     truth : array (entries held out,)
     scale : float
-        The range of the observed entries, by which errors are divided.
+        The range of the observed entries, or the size of equal ones, by which errors are divided.
     gaps : int array
         Sizes of the clusters that are missing.
     in_holes : bool
@@ -87,9 +87,8 @@ class Judges:
         (True, 10, 160)
         """
         seen = values[observed].astype(np.float64)
-        scale = float(seen.max() - seen.min())
-        if scale == 0:
-            raise ValueError("Y: all observed entries are equal, so there is no range to measure errors by")
+        # Equal entries have no range; as in a fit, their size takes its place.
+        scale = float(seen.max() - seen.min()) or abs(float(seen[0])) or 1.0
         wanted = how_many(len(seen), fraction)
         labels = _labels(observed, wanted, rng)
         in_holes = labels is not None

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from airnp._arrays import natural_float, requested_float, to_numpy
+from airnp._arrays import natural_float, requested_float, stored_entries, to_numpy
 from airnp.data.inputs import EmptyLineWarning
 
 Floats = npt.NDArray[Any]
@@ -164,7 +164,7 @@ def read_entries(matrix: Any, dtype: Any = None, weights: Any = None) -> Entries
     if matrix.dtype.kind not in "biuf":
         raise TypeError(f"S: expected real numbers, got dtype {matrix.dtype}")
     kind = natural_float(matrix.dtype) if dtype is None else requested_float(dtype)
-    rows = by_rows(matrix)
+    rows = stored_entries("S", matrix)
     if rows.nnz == 0:
         raise ValueError(f"S: expected at least one stored entry, got none in {matrix.shape}")
     with np.errstate(over="ignore"):
@@ -186,19 +186,6 @@ def _weighted(entries: Entries, weights: Floats) -> Entries:
         raise ValueError("weights: expected at least one above 0, all entries are missing")
     found = replace(entries, weights=weights)
     return found if weights.all() else found.chosen(np.flatnonzero(weights))
-
-
-def by_rows(matrix: Any) -> Any:
-    """Return a copy in CSR form with sorted indices and without duplicates; explicit zeros stay."""
-    from scipy.sparse import csr_array
-
-    if matrix.format in ("csr", "csc", "bsr", "coo"):
-        rows = csr_array(matrix.tocsr(copy=True))
-    else:
-        coo = matrix.tocoo(copy=True)
-        rows = csr_array((coo.data, (coo.row, coo.col)), shape=coo.shape)
-    rows.sum_duplicates()
-    return rows
 
 
 def _warn_of_empty_lines(entries: Entries) -> None:
@@ -232,7 +219,7 @@ def read_weights(weights: Any, matrix: Any, rows: Any) -> npt.NDArray[np.float64
     --------
     >>> from scipy.sparse import coo_array
     >>> Y = coo_array(([5.0, 4.0], ([1, 0], [0, 1])), shape=(2, 2))
-    >>> read_weights([1.0, 3.0], Y, by_rows(Y))
+    >>> read_weights([1.0, 3.0], Y, stored_entries("Y", Y))
     array([3., 1.])
     """
     on_device = sys.modules.get("cupyx.scipy.sparse")
@@ -250,7 +237,7 @@ def read_weights(weights: Any, matrix: Any, rows: Any) -> npt.NDArray[np.float64
 def _of_sparse(weights: Any, rows: Any) -> npt.NDArray[Any]:
     if weights.shape != rows.shape:
         raise ValueError(f"weights: expected the shape of Y, {rows.shape}, got {weights.shape}")
-    own = by_rows(weights)
+    own = stored_entries("weights", weights)
     if not (np.array_equal(own.indptr, rows.indptr) and np.array_equal(own.indices, rows.indices)):
         raise ValueError(
             f"weights: expected an entry wherever Y stores one and nowhere else ({rows.nnz} of them), "
@@ -268,14 +255,14 @@ def _of_array(weights: npt.NDArray[Any], matrix: Any, rows: Any) -> npt.NDArray[
             f"weights: expected a sparse matrix like Y, or one number for each of its {matrix.nnz} entries, "
             f"got shape {weights.shape}"
         )
-    if matrix.format not in _VECTOR_FORMATS or rows.nnz != matrix.nnz:
+    if matrix.format not in _VECTOR_FORMATS:
         raise ValueError(
-            "weights: a vector is in the order of Y.data, for a Y in csr, csc or coo format that stores no "
-            f"entry twice; got one in {matrix.format} format with {matrix.nnz} entries at {rows.nnz} places"
+            "weights: a vector is in the order of Y.data, for a Y in csr, csc or coo format; "
+            f"got one in {matrix.format} format"
         )
     ordered = matrix.copy()
     ordered.data = weights
-    return np.asarray(by_rows(ordered).data)
+    return np.asarray(stored_entries("Y", ordered).data)
 
 
 class Batches:

@@ -27,6 +27,7 @@ from airnp._arrays import (
     requested_float,
     shared_namespace,
     standard_namespace,
+    stored_entries,
     to_numpy,
 )
 
@@ -143,7 +144,7 @@ def read(
     arrays = {"Y": data}
     for name, value in (("mask", mask), ("weights", weights)):
         if value is not None:
-            arrays[name] = _beside(name, value, labels)
+            arrays[name] = _moved_to(data, _beside(name, value, labels))
 
     source, home = shared_namespace(arrays)
     target = source if xp is None else standard_namespace(xp)
@@ -205,16 +206,32 @@ def _beside(name: str, value: Any, labels: Labels | None) -> Array:
     return array if stored is None else np.where(stored, array, np.zeros((), dtype=array.dtype))
 
 
+def _moved_to(data: Array, array: Array) -> Array:
+    """Return a mask or weights of NumPy in the namespace and on the device of the data."""
+    if compat.is_numpy_array(data) or not compat.is_numpy_array(array) or array.dtype.kind not in "biuf":
+        return array
+    xp = compat.array_namespace(data)
+    name = dtype_name(array.dtype)
+    kind = name if hasattr(xp, name) else "int64" if array.dtype.kind in "iu" else "float64"
+    return from_numpy(array, xp, compat.device(data), kind)
+
+
 def _from_container(name: str, value: Any) -> tuple[Array, Any, Labels | None]:
     """Return an array, a mask of stored entries or None, and labels or None."""
     pandas, sparse = sys.modules.get("pandas"), sys.modules.get("scipy.sparse")
     if pandas is not None and isinstance(value, pandas.DataFrame):
         return _from_frame(name, value), None, Labels(value.index, value.columns)
     if sparse is not None and sparse.issparse(value):
-        return value.toarray(), _stored_entries(value), None
+        entries = stored_entries(name, value)
+        # All stored values become True, because a dense array cannot tell a zero from nothing.
+        pattern = entries.astype(bool, copy=True)
+        pattern.data[:] = True
+        return entries.toarray(), pattern.toarray(), None
     if isinstance(value, list | tuple):
         value = _from_lists(name, value)
     if isinstance(value, np.ma.MaskedArray):
+        if value.dtype.names is not None:
+            raise TypeError(f"{name}: expected real numbers, got dtype {value.dtype}")
         return value.data, ~np.ma.getmaskarray(value), None
     if isinstance(value, np.ndarray | np.generic):
         return np.asarray(value), None, None
@@ -222,17 +239,13 @@ def _from_container(name: str, value: Any) -> tuple[Array, Any, Labels | None]:
         if "strided" not in str(value.layout):
             raise TypeError(f"{name}: expected a dense tensor, got layout {value.layout}")
         return value.detach(), None, None
+    if compat.is_dask_array(value):
+        raise TypeError(
+            f"{name}: expected an array in memory, got one of Dask; give {name}.compute(), or see airnp.dask"
+        )
     if compat.is_array_api_obj(value):
         return value, None, None
     raise TypeError(f"{name}: expected an array, a table or nested lists, got {type(value).__name__}")
-
-
-def _stored_entries(matrix: Any) -> Any:
-    """Return a boolean array, True where a sparse matrix stores an entry, explicit zeros included."""
-    # All stored values become True first, because conversions between formats may drop zeros.
-    pattern = matrix.tocoo(copy=True) if matrix.format in ("dok", "lil") else matrix.copy()
-    pattern.data = np.ones_like(pattern.data, dtype=bool)
-    return pattern.toarray()
 
 
 def _from_frame(name: str, frame: Any) -> Array:
@@ -250,7 +263,10 @@ def _from_lists(name: str, value: Any) -> Array:
     except (ValueError, TypeError, RuntimeError) as error:
         raise ValueError(f"{name}: expected nested lists of numbers, of equal lengths ({error})") from None
     if array.dtype == object and all(item is None or isinstance(item, Real) for item in array.flat):
-        return array.astype(np.float64)
+        try:
+            return array.astype(np.float64)
+        except OverflowError:
+            raise ValueError(f"{name}: expected numbers that float64 can hold, got a larger one") from None
     return array
 
 
@@ -305,11 +321,13 @@ def _observed(data: Array, mask: Array | None, stored: Any, xp: Namespace) -> Ar
             raise TypeError(f"mask: expected booleans or 0 and 1, got dtype {mask.dtype}")
         mask = _same_shape("mask", mask, data, xp)
         if not _is_dtype(mask, ("bool",), xp):
-            binary = (mask == 0) | (mask == 1)
+            # Masks in picture files are black and white.
+            white = 255 if not bool(xp.any(mask == 1)) and bool(xp.any(mask == 255)) else 1
+            binary = (mask == 0) | (mask == white)
             if not bool(xp.all(binary)):
                 odd = to_numpy(mask)[~to_numpy(binary)][0]
-                raise ValueError(f"mask: expected True/False or 1/0 (1 = observed), found {odd}")
-            mask = mask == 1
+                raise ValueError(f"mask: expected True/False, 1/0 or 255/0 (0 = missing), found {odd}")
+            mask = mask == white
         observed = observed & mask
     if stored is not None:
         observed = observed & xp.asarray(stored)

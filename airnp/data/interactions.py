@@ -10,7 +10,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from airnp.data.entries import by_rows, is_sparse
+from airnp._arrays import stored_entries
+from airnp.data.entries import is_sparse
 
 Places = npt.NDArray[np.int64]
 
@@ -61,7 +62,7 @@ class Interactions(NamedTuple):
     matrix : scipy.sparse matrix (users, items)
     users, items : Ids
     times : array (nnz,) or None
-        When each entry was made, in the order of ``by_rows(matrix).data``.
+        When each entry was made, in the order of its rows.
     """
 
     matrix: Any
@@ -159,7 +160,7 @@ def split(
 
 
 def _from_sparse(R: Any) -> Interactions:
-    rows = by_rows(R)
+    rows = stored_entries("R", R)
     if R.format in ("coo", "csr", "csc") and rows.nnz < R.nnz:
         raise ValueError(
             f"R: expected at most one rating of an item by a user, got {R.nnz} ratings of {rows.nnz} pairs, "

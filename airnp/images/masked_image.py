@@ -35,7 +35,10 @@ def read_image(image: Any) -> tuple[Values, Bools | None, tuple[Any, Any] | None
     The second is None unless the image is a masked array, the third unless it is of another library.
     """
     home = unmasked = None
+    if compat.is_dask_array(image):
+        raise TypeError("image: expected an array in memory, got one of Dask; airnp.dask.inpaint takes it")
     if isinstance(image, np.ma.MaskedArray):
+        check_kind(image.dtype)
         unmasked, image = ~np.ma.getmaskarray(image), image.data
     elif compat.is_array_api_obj(image) and not compat.is_numpy_array(image):
         home = compat.array_namespace(image), compat.device(image)

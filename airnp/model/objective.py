@@ -9,10 +9,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from array_api_compat import array_namespace
+from array_api_compat import array_namespace, is_array_api_obj
 
-from airnp._arrays import Array, from_numpy, namespace_name, on_device, shared_namespace, to_numpy
-from airnp._checks import checked_whole
+from airnp._arrays import (
+    Array,
+    cast,
+    dtype_name,
+    from_numpy,
+    namespace_name,
+    on_device,
+    shared_namespace,
+    to_numpy,
+)
+from airnp._checks import checked_depth, checked_whole
 from airnp.data.inputs import Observations, read
 from airnp.data.linearmaps import Transform, check_adjoint, measurement_operator
 from airnp.data.prepared import Operator, PreparedData
@@ -165,7 +174,7 @@ class Objective:
             self.batch, self.shape = (), shape
             self._check_operator(operator)
         m, n = self.shape
-        self.depth = checked_whole("depth", settings.depth)
+        self.depth = checked_depth(settings.depth)
         self.rank = _checked_rank(settings.rank, m, n, self.depth)
         scale = settings.fidelity.factor(m, n)
         self._fidelity = Fidelity(values, weights, scale, settings.fidelity.threshold, operator)
@@ -276,7 +285,7 @@ class Objective:
         Parameters
         ----------
         params : list of arrays
-            As from :meth:`init`.
+            As from :meth:`init`. Other types of real numbers are converted to that of the objective.
 
         Returns
         -------
@@ -285,9 +294,9 @@ class Objective:
         grads : list of arrays
             One for each parameter, of its shape.
         """
-        self._check_params(params)
+        placed = self._checked_params(params)
         with on_device(self._xp, self._device):
-            found = self.evaluate(params, memory=NO_MEMORY)
+            found = self.evaluate(placed, memory=NO_MEMORY)
         grads = [*found.factor_grads, *found.graph_grads]
         return float(np.sum(self.losses(found.fidelity, found.energies))), grads
 
@@ -379,12 +388,13 @@ class Objective:
 
     def matrix(self, params: Sequence[Array]) -> Array:
         """Return X, the product of the factors, shape (…, m, n)."""
+        factors = self._checked_params(params, "factors")
         with on_device(self._xp, self._device):
-            return suffix_products(self._ops, params[: self.depth], NO_MEMORY)[-1]
+            return suffix_products(self._ops, factors, NO_MEMORY)[-1]
 
     def adjacencies(self, params: Sequence[Array]) -> list[Any]:
         """Return each regulariser's adjacency at ``params``; None where it has no graph."""
-        graphs = iter(params[self.depth :])
+        graphs = iter(self._checked_params(params)[self.depth :])
         return [
             term.adjacency(self._ops, next(graphs) if term.parameter_shape is not None else None)
             for term in self.terms
@@ -406,11 +416,22 @@ class Objective:
             for piece, shape in zip(pieces, self.param_shapes, strict=True)
         ]
 
-    def _check_params(self, params: Sequence[Array]) -> None:
+    def _checked_params(self, params: Sequence[Array], which: str = "all") -> list[Array]:
+        """Return all parameters, or the factors alone, as the engine takes them, copied where necessary.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If their number, a shape, a type or the namespace is another than that of the objective.
+        """
         shapes = self.param_shapes
-        if len(params) != len(shapes):
+        if len(params) != len(shapes) and not (which == "factors" and len(params) == self.depth):
             raise ValueError(f"params: expected {len(shapes)} arrays, got {len(params)}")
+        if which == "factors":
+            params, shapes = params[: self.depth], shapes[: self.depth]
         for position, (param, shape) in enumerate(zip(params, shapes, strict=True)):
+            if not is_array_api_obj(param):
+                raise TypeError(f"params: array {position} must be an array, got {type(param).__name__}")
             if tuple(param.shape) != shape:
                 raise ValueError(
                     f"params: array {position} must have shape {shape}, got {tuple(param.shape)}"
@@ -421,6 +442,18 @@ class Objective:
             raise TypeError(
                 f"params: expected arrays of {namespace_name(self._xp)}, got {namespace_name(source)}"
             )
+        return [self._checked_param(position, param) for position, param in enumerate(params)]
+
+    def _checked_param(self, position: int, param: Array) -> Array:
+        xp = self._xp
+        if not any(xp.isdtype(param.dtype, kind) for kind in ("bool", "integral", "real floating")):
+            raise TypeError(f"params: array {position} must hold real numbers, got dtype {param.dtype}")
+        flags = getattr(param, "flags", None)  # of NumPy and CuPy; compiled loops need C order
+        in_order = flags is None or (flags.c_contiguous and getattr(flags, "writeable", True))
+        native = getattr(param.dtype, "isnative", True) and getattr(flags, "aligned", True)
+        if dtype_name(param.dtype) == self._dtype and in_order and native:
+            return param
+        return cast(param, xp, self._dtype)
 
 
 def _largest(arrays: Sequence[Array]) -> list[float]:

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from airnp.data.entries import Pattern, by_rows, is_sparse, read_entries
+from airnp._arrays import stored_entries
+from airnp.data.entries import Pattern, is_sparse, read_entries
 from airnp.data.inputs import EmptyLineWarning
 from airnp.data.interactions import Ids, read_interactions
 from airnp.engines import CPU, CUDA, Auto
@@ -127,7 +128,7 @@ def fit_ratings(
     if weights is not None and not is_sparse(R):
         raise ValueError(f"weights: expected R to be a sparse matrix, got {type(R).__name__}")
     R, users, items, times = read_interactions(R, user, item, rating, timestamp)
-    rows = by_rows(R)
+    rows = stored_entries("R", R)
     if bounds is None and R.nnz:
         bounds = _range(R, rows, weights)
     result = fit_sparse(

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from airnp._arrays import check_indices
 from airnp._checks import checked_whole
 from airnp.data.entries import Pattern, is_sparse
 from airnp.engines.contract import Edges
@@ -46,6 +47,13 @@ class Nearest:
     def __repr__(self) -> str:
         among = "" if self.among is None else f", among=<graph of {self.among.shape[0]} nodes>"
         return f"Nearest({self.k}, refresh={self.refresh}{among})"
+
+
+def checked_candidates(said: Any) -> Any:
+    """Return what a user said of the candidates, if it can be meant: ``Nearest``, a sparse matrix or None."""
+    if said is not None and not isinstance(said, Nearest) and not is_sparse(said):
+        raise TypeError(f"candidates: expected Nearest(k) or a scipy.sparse matrix, got {said!r}")
+    return said
 
 
 class Candidates:
@@ -121,6 +129,7 @@ def given_edges(graph: Any, nodes: int, k: int | None) -> Edges:
         raise TypeError(f"candidates: expected a scipy.sparse matrix, got {type(graph).__name__}")
     if graph.shape != (nodes, nodes):
         raise ValueError(f"candidates: expected shape {(nodes, nodes)}, got {graph.shape}")
+    check_indices("candidates", graph)
     found = coo_array(graph)
     others = found.row != found.col
     rows, columns, weights = found.row[others], found.col[others], found.data[others]

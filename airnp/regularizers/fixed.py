@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace, is_array_api_obj
 
-from airnp._arrays import Array, from_numpy, own_module, place_sparse, to_numpy
+from airnp._arrays import Array, check_indices, from_numpy, own_module, place_sparse, to_numpy
 from airnp._checks import checked_choice
 from airnp.data.entries import Pattern
 from airnp.data.linearmaps import Columns, Rows, Transform, axis_name, checked_axis
@@ -175,6 +175,8 @@ def _checked_graph(graph: Any, kind: str) -> Any:
         graph = graph.get()
     if not (_is_sparse(graph) or is_array_api_obj(graph) or isinstance(graph, list | tuple)):
         raise TypeError(f"graph: expected an array or a scipy.sparse matrix, got {type(graph).__name__}")
+    if _is_sparse(graph):
+        check_indices("graph", graph)
     try:
         matrix = sys.modules["scipy.sparse"].csr_array(graph) if _is_sparse(graph) else to_numpy(graph)
     except ValueError as error:

@@ -24,7 +24,7 @@ from airnp.regularizers.base import (
     checked_side,
     checked_weight,
 )
-from airnp.regularizers.candidates import Candidates, Nearest
+from airnp.regularizers.candidates import Candidates, Nearest, checked_candidates
 from airnp.regularizers.factored_graphs import TurnedNodes, points_of, sides_of, softmax_adjacency
 
 _ADJACENCIES = ("row", "global", "product")
@@ -62,7 +62,7 @@ class AdaptiveLaplacian(Regularizer):
         self.axis = checked_axis(axis)
         self.weight = None if weight is None else checked_weight(weight)
         self.adjacency: AdjacencyKind = checked_choice("adjacency", adjacency, _ADJACENCIES)
-        self.candidates = candidates
+        self.candidates = checked_candidates(candidates)
         self.name = axis_name(axis)
 
     def __repr__(self) -> str:

@@ -173,7 +173,7 @@ def collect(
     from airnp.engines import _patch_kernels as kernels
 
     # Compiled code for read-only arrays is other code, and may round otherwise.
-    X, U, M = (np.require(part, requirements="CW") for part in (X, U, M))
+    X, U, M = (np.require(part, requirements=["C", "W"]) for part in (X, U, M))
     wanted = touching(~M[frame].all(axis=0), rows, columns, how.patch)
     weights = np.where(M[frame], np.float32(1), np.float32(how.trust))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import zipfile
 from dataclasses import replace
@@ -99,7 +100,9 @@ def read_any_mtx(file: BinaryIO) -> Any:
     if mminfo(content)[4] == "pattern":
         raise TableError("it stores where entries are, but not their values")
     content.seek(0)
-    return mmread(content)
+    # SciPy 1.18 warns unless the kind of sparse matrix is named; before 1.15 there is no such argument.
+    named = {"spmatrix": False} if "spmatrix" in inspect.signature(mmread).parameters else {}
+    return mmread(content, **named)
 
 
 def write_mtx(file: BinaryIO, table: Table) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from airnp._arrays import stored_entries
 from airnp.data.bounds import ALL_WHOLE
 
 Values = npt.NDArray[Any]
@@ -104,7 +105,10 @@ def from_array(array: Values) -> Table:
 
 def from_sparse(matrix: Any) -> Table:
     """Return a sparse matrix as a table, in which the stored entries are observed, explicit zeros too."""
-    entries = matrix.tocoo()
+    try:
+        entries = stored_entries("the sparse matrix", matrix).tocoo()
+    except ValueError as error:
+        raise TableError(str(error)) from error
     table = from_array(entries.toarray())
     stored = np.zeros(table.values.shape, dtype=bool)
     stored[entries.row, entries.col] = True

@@ -27,7 +27,7 @@ def test_ratings_in_one_call():
     with pytest.raises(TypeError, match="R: expected a sparse matrix"):
         airnp.fit_ratings(stars)
     twice = coo_array(([1.0, 5.0, 4.0], ([0, 0, 1], [0, 0, 1])), shape=(3, 3))
-    with pytest.raises(ValueError, match=r"R: expected at most one rating .* got 3 ratings of 2 pairs"):
+    with pytest.raises(ValueError, match=r"R: expected at most one entry .* got 3 entries at 2 places"):
         airnp.fit_ratings(twice)
 
 
