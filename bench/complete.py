@@ -95,7 +95,7 @@ def measure(row: Row, seed: int, threads: int | None = None, max_iter: int = 40_
     seconds = time.perf_counter() - started
     single = {score.model: score.error for score in completion.ranking if np.isfinite(score.error)}
     default = problem.fit(seed, max_iter=max_iter)
-    scale = np.ptp(problem.truth) / np.ptp(problem.truth[problem.mask])
+    scale = float(np.ptp(problem.truth) / np.ptp(problem.truth[problem.mask]))
     true, of_default = (
         float(airnp.metrics.nmae(matrix, problem.truth, problem.mask)) * scale
         for matrix in (completion.X, default.X)

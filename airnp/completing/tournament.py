@@ -208,7 +208,7 @@ class Tournament:
         """Fit a model without the entries of a draw, and keep what it says about them."""
         task = self.task.without(
             self.draws[draw].held_out,
-            deadline=min(self.ends, time.monotonic() + max(self._left(), 1.0)),
+            deadline=self.ends,
             give_up=_Curve(self, draw),
         )
         self._take(entry, draw, *_fit(entry.model, task))
