@@ -88,6 +88,11 @@ def _of(baseline: str, title: str, **options: Any) -> Method:
     return Method(title, partial(_baseline, baseline), column=column, **options)
 
 
+def _complete(problem: Problem, seed: int) -> tuple[Any, dict[str, Any]]:
+    found = airnp.complete(problem.observed, problem.mask, seed=seed, threads=1)
+    return found.X, {"model": found.model, "expected": found.expected}
+
+
 METHODS = {
     "mean": _of("mean", "mean", is_seeded=False),
     "knn": _of("knn", "KNN", is_seeded=False),
@@ -105,6 +110,7 @@ METHODS = {
     "rdmf": _of("rdmf", "RDMF", rows="images", is_fit=True),
     "dmf_de": _of("dmf_de", "DMF+DE", rows="others", is_fit=True),
     AIR: Method("AIR", _air, column="air", is_fit=True),
+    "complete": Method("complete", _complete),
     NEVER_STOPPED: Method("AIR, never stopped", _air, {"stop": None, "max_iter": 20_000}, is_fit=True),
 }
 PAPER = Experiment(ROWS, METHODS)

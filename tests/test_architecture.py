@@ -26,10 +26,10 @@ LAYERS = [
     ["training"],
     ["fitting"],
     ["fleet"],
-    ["completing"],
     ["tables", "ratings", "images"],
     ["masks"],
     ["plot", "baselines", "datasets", "sklearn", "dask"],
+    ["completing"],
     ["commands"],
     ["__init__", "__main__"],
 ]

@@ -10,7 +10,6 @@ import numpy as np
 
 from airnp._checks import checked_number, checked_seed, checked_whole
 from airnp.baselines.common import Bools, Values, complete_each, line_means, show_progress
-from airnp.completing.lowrank import climbing_ranks
 from airnp.data.holdout import like_the_gaps
 
 _STEPS, _LOWEST = 30, 1e-3
@@ -226,6 +225,14 @@ def _shrink(filled: Values, step: float) -> Values:
 
 
 # --- both methods ---
+
+
+def climbing_ranks(highest: int) -> Iterator[int]:
+    """Yield 1, 2, 3, … with steps that grow to a fifth of the rank."""
+    rank = 1
+    while rank <= highest:
+        yield rank
+        rank += max(1, rank // 5)
 
 
 def impute(

@@ -13,6 +13,7 @@ from airnp import tables
 from airnp._arrays import stored_entries
 from airnp.commands.base import Command, UsageError, add_message_arguments, finish, first_given, save_result
 from airnp.commands.fits import (
+    MODEL_OPTIONS,
     TimeLimit,
     add_bounds_argument,
     add_fit_arguments,
@@ -118,8 +119,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--auto",
         action="store_true",
-        help="try several settings, take what predicts held-out numbers best, and report the error to expect "
-        "(takes about seven times as long)",
+        help="try several models, take what predicts held-out numbers best, and report the error to expect",
     )
     add_sheet_arguments(parser)
     add_run_arguments(parser)
@@ -174,11 +174,8 @@ def _run_dense(options: argparse.Namespace) -> int:
 
 
 def _check_auto(options: argparse.Namespace) -> None:
-    if options.auto and options.regularizers is not None:
-        raise UsageError("--auto chooses --regularizers by itself")
-    for name in ("checkpoint", "time_limit"):
-        if options.auto and (option := first_given(options, [name])):
-            raise UsageError(f"{option}: several fits cannot share one, as --auto would have to")
+    if options.auto and (option := first_given(options, [*MODEL_OPTIONS, "device", "checkpoint"])):
+        raise UsageError(f"{option}: --auto compares models that do not have it")
 
 
 def _check_interval(options: argparse.Namespace, observed: Bools) -> None:
@@ -345,9 +342,11 @@ def _finish(
         f"{facts['input']}: {m} rows, {n} columns{labels}, {facts['missing'] / (m * n):.1%} missing",
         describe_run(options, facts),
     ]
-    if facts.get("expected_nmae") is not None:
-        expected = f"{facts['expected_nmae']:.4f} ± {facts['standard_error']:.4f}"
-        lines.append(f"expected NMAE of the gaps {expected}, with {facts['choice']}")
+    if facts.get("expected_error") is not None:
+        expected = f"{facts['expected_error']:.4f} ± {facts['standard_error']:.4f}"
+        lines.append(
+            f"a {facts['kind']}; expected {facts['metric']} of the gaps {expected}: {facts['choice']}"
+        )
     if facts["nmae"] is not None:
         lines.append(f"NMAE of the gaps {facts['nmae']:.4f}")
     interval = facts["interval"]

@@ -236,19 +236,19 @@ def fit_ratings(
 def fit_best(
     options: argparse.Namespace, names: Names, Y: Any, mask: Any, **settings: Any
 ) -> tuple[FitResult, Facts]:
-    """Fit a table with the settings that predict held-out numbers best; otherwise as :func:`fit_dense`."""
-    settings = {**fit_options(options), **settings}
-    settings.pop("regularizers", None)
+    """Complete a table by the model that predicts held-out numbers best; otherwise as :func:`fit_dense`."""
+    settings |= chosen(options, "time_limit", "threads")
     started = time.perf_counter()
     with explain_errors(names):
-        found = airnp.complete(Y, mask, **settings)
-    result = found.result.to_numpy()
-    choice = {name: value for name, value in found.choice.items() if name not in {*settings, "seed"}}
+        found = airnp.complete(Y, mask, seed=options.seed or 0, progress=shows_progress(options), **settings)
+    result = found.as_fit()
     return result, {
         **_facts(result, started),
-        "expected_nmae": found.expected_nmae,
+        "kind": found.kind,
+        "expected_error": found.expected,
         "standard_error": found.standard_error,
-        "choice": ", ".join(f"{name}={value!r}" for name, value in choice.items()) or "the defaults",
+        "metric": found.metric,
+        "choice": found.model,
     }
 
 

@@ -2,190 +2,460 @@
 
 from __future__ import annotations
 
+import sys
 import time
 import warnings
+from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
+from os import PathLike, fsdecode
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from airnp._arrays import to_numpy
-from airnp.completing.judging import standard_error
-from airnp.completing.lowrank import fit_low_rank
-from airnp.completing.searching import Run, Search, judge, search
+from airnp._arrays import from_numpy, to_numpy
+from airnp._checks import checked_choice, checked_number, checked_seed
+from airnp.completing.models import KINDS, MODELS, Answer, Model, Task
+from airnp.completing.tournament import Entry, Tournament
 from airnp.data.bounds import Bounds
-from airnp.data.inputs import EmptyLineWarning, read
-from airnp.data.normalization import ColumnScaling
-from airnp.fitting import fit
-from airnp.model.fidelity import checked_fidelity
-from airnp.regularizers import AdaptiveLaplacian, TotalVariation
-from airnp.regularizers.base import GRAPH_WEIGHT
-from airnp.regularizers.variation import VARIATION_WEIGHT
+from airnp.data.entries import is_sparse
+from airnp.data.inputs import EmptyLineWarning, Labels, read
+from airnp.data.normalization import ColumnScaling, Normalization
+from airnp.results.calibration import Calibration, quantile
+from airnp.results.files import index_from_plain, index_to_plain, naming_file, read_archive, write_archive
+from airnp.results.history import History
+from airnp.results.intervals import check_enough, checked_level, half_widths
 from airnp.results.result import FitResult
+from airnp.tables.kinds import FrameCode, kinds_of
 
 Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
 
-_WEIGHTS = ((1.0, 1.0), (1.0, 3.0), (0.25, 0.0), (4.0, 0.0), (0.0, 0.0))
-"""Models to try besides AIR: multiples of the default weights of the graphs, and of total variation."""
+METRICS = ("mae", "rmse", "auc")
 
 _FOLDS = 5
 
-_LOW_RANK = {"model": "low rank"}
+_UNEQUAL = 10.0
+"""Columns have units if the spread of one is this multiple of the spread of another."""
 
-_LOW_RANK_SETTINGS = ("weights", "xp", "device", "dtype", "bounds")
-"""Arguments that :func:`fit_low_rank` shares with :func:`airnp.fit`."""
+_LARGEST = 2**24
+"""Entries of the largest matrix that is formed."""
+
+
+@dataclass(frozen=True, eq=False)
+class Score:
+    """How a model did in the tournament.
+
+    Attributes
+    ----------
+    model : str
+    error, standard_error : float
+        On held-out entries; NaN if it was not judged.
+    draws : int
+        How many times entries were held out from it.
+    seconds : float
+        Of one fit.
+    note : str
+        Why it was not judged, or the weight that it has in the answer.
+    """
+
+    model: str
+    error: float
+    standard_error: float
+    draws: int
+    seconds: float
+    note: str
 
 
 @dataclass(frozen=True, eq=False)
 class Completion:
-    """A completed matrix, how it was chosen, and how good it is likely to be.
+    """A completed matrix, how it was chosen, and how good it is likely to be; a table when printed.
 
     Attributes
     ----------
-    result : FitResult
-        Of the chosen settings on all observed entries.
-    choice : dict
-        The settings: ``airnp.fit(Y, mask, **choice)`` repeats the fit. ``{"model": "low rank"}`` if the
-        matrix of low rank won.
-    candidates : Search
-        All settings that were tried, with their errors on held-out entries; a table when printed.
-    expected_nmae : float
-        Estimated mean absolute error on the missing entries, over the range of the observed ones. It is not
-        the lowest error of the candidates, which would be too good to be true.
-    standard_error : float
-        Of this estimate, because both the held-out and the missing entries are samples. Each hole counts
-        as one.
+    kind : str
+        What the data was taken for: ``"picture"``, ``"table"``, ``"matrix"``, ``"binary"`` or ``"ratings"``.
+    model : str
+        What won, or the models of the blend.
+    weights : dict of str to float
+        Their weights, which sum to 1.
+    metric : str
+    expected, standard_error : float
+        Error to expect on the missing entries, by the metric: over the range of the observed entries, in a
+        table over standard deviations of columns. It is not the lowest error of the scores, which would be
+        too good to be true.
+    ranking : list of Score
+        All models, the best first.
+    result : object
+        What the best model itself returned, such as a :class:`FitResult` with its graphs; of standardised
+        columns if the data is a table. None for models that have nothing else to say.
+    stop_reason : {"done", "time limit", "interrupted"}
+        Unless ``"done"``, the answer is that of a fit without some of the entries.
+    seconds : float
+    seed : int
     """
 
-    result: FitResult
-    choice: dict[str, Any] = field(repr=False)
-    candidates: Search = field(repr=False)
-    expected_nmae: float
+    kind: str
+    model: str
+    weights: dict[str, float]
+    metric: str
+    expected: float
     standard_error: float
-    table: StandardisedTable | None = field(repr=False, default=None)
+    ranking: list[Score] = field(repr=False)
+    result: Any = field(repr=False)
+    stop_reason: str
+    seconds: float
+    seed: int
+    _source: _Source = field(repr=False)
+    _matrix: Floats = field(repr=False)
+    _std: Floats | None = field(repr=False)
+    _calibration: Calibration = field(repr=False)
+    _ratios: Floats | None = field(repr=False)
 
     @property
     def X(self) -> Any:  # noqa: N802
-        """The recovered matrix; see :class:`FitResult`."""
-        return self.result.X if self.table is None else self.table.undone(self.result.X)
+        """The recovered matrix, of the kind of the data; of a table with categories, the completed one."""
+        return self._source.put_back(self._matrix)
 
     def completed(self) -> Any:
-        """Return the data with its gaps filled; see :meth:`FitResult.completed`."""
-        return self.result.completed() if self.table is None else self.table.completed(self.X)
+        """Return the data with its gaps filled: observed entries as they were."""
+        return self._source.put_back(self._matrix, keep_observed=True)
+
+    @property
+    def scores(self) -> Any:
+        """A pandas DataFrame of all models, the best first: error on held-out entries, seconds."""
+        from pandas import DataFrame
+
+        return DataFrame([vars(score) for score in self.ranking]).set_index("model")
+
+    @property
+    def std(self) -> Floats:
+        """Standard deviations of missing entries (m, n) in units of the data; 0 where observed."""
+        widths = self._widths(0.6827) if self._std is None else self._std * self._inflation
+        return self._source.scaled(widths)
+
+    @property
+    def _inflation(self) -> float:
+        assert self._ratios is not None
+        return float(np.sqrt(np.mean(self._ratios**2)))
+
+    def interval(self, level: float = 0.9) -> tuple[Any, Any]:
+        """Return intervals that contain the missing entries' true values, a share ``level`` of them.
+
+        The model's own standard deviations, if it has any, are rescaled by the errors on held-out entries.
+        Otherwise these errors make the widths, larger where entries are harder to predict.
+
+        Parameters
+        ----------
+        level : float
+            Between 0 and 1.
+
+        Returns
+        -------
+        lower, upper : arrays (m, n)
+            Within the bounds; both are the entry itself where it is observed.
+        """
+        widths = self._widths(checked_level(level))
+        return self._source.interval(self._matrix, widths)
+
+    def _widths(self, level: float) -> Floats:
+        source = self._source
+        if self._std is None or self._ratios is None:
+            return half_widths(self._matrix, source.values, source.observed, self._calibration, level)
+        check_enough(level, len(self._ratios))
+        return np.where(source.observed, 0.0, quantile(self._ratios, level) * self._std)
+
+    def as_fit(self) -> FitResult:
+        """Return the matrix as a :class:`FitResult` of NumPy arrays, without factors and graphs."""
+        source = self._source
+        matrix = source.undone(self._matrix)
+        if source.bounds is not None:
+            matrix = np.asarray(source.bounds.put_on(matrix))
+        known = self._calibration
+        scale = 1.0 if source.scaling is None else source.scaling.scale[known.positions[:, 1]]
+        center = 0.0 if source.scaling is None else source.scaling.center[known.positions[:, 1]]
+        truth, predicted = (part * scale + center for part in (known.values, known.predictions))
+        labels = None if source.frame is None else Labels(source.frame.index, source.frame.columns)
+        return FitResult(
+            matrix=matrix,
+            factors=[],
+            regularizers=[],
+            history=History(["loss", "fidelity"]),
+            n_iter=0,
+            best_iter=0,
+            stop_reason=f"{self.model} predicts held-out entries best",
+            seed=self.seed,
+            normalization=Normalization(np.zeros((1, 1)), np.ones((1, 1))),
+            mask=source.observed,
+            observed=source.raw,
+            labels=labels if labels is not None and len(labels.columns) == matrix.shape[1] else None,
+            calibration=Calibration(known.positions, truth, predicted, known.folds),
+            bounds=source.bounds,
+        )
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write all but ``result``, which has a ``save`` of its own, to one ``.npz`` file."""
+        source = self._source
+        if source.code is not None and any(column.kind != "number" for column in source.code.columns):
+            raise ValueError("save: expected a table of numbers only; save completed() instead")
+        arrays: dict[str, Any] = {"matrix": self._matrix, "values": source.values, "mask": source.observed}
+        arrays["raw"] = source.raw
+        arrays |= {f"calibration_{name}": array for name, array in vars(self._calibration).items()}
+        optional = {"std": self._std, "ratios": self._ratios}
+        if source.scaling is not None:
+            optional |= {"center": source.scaling.center, "scale": source.scaling.scale}
+        if source.bounds is not None:
+            arrays |= {f"bounds_{name}": array for name, array in vars(source.bounds).items()}
+        arrays |= {name: array for name, array in optional.items() if array is not None}
+        names = (
+            "kind",
+            "model",
+            "weights",
+            "metric",
+            "expected",
+            "standard_error",
+            "stop_reason",
+            "seconds",
+            "seed",
+        )
+        labels = None
+        if source.frame is not None:
+            labels = [index_to_plain(index) for index in (source.frame.index, source.frame.columns)]
+        header = {name: getattr(self, name) for name in names}
+        header |= {"ranking": [vars(score) for score in self.ranking], "labels": labels}
+        write_archive(Path(fsdecode(path)), {**header, "format": "airnp result", "version": 1}, arrays)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Completion:
+        """Read what :meth:`save` wrote; arrays are NumPy's, ``result`` is None."""
+        with open(path, "rb") as file, naming_file(path):
+            header, arrays = read_archive(file)
+            scaling = ColumnScaling(arrays["center"], arrays["scale"]) if "center" in arrays else None
+            source = _Source(arrays["values"], arrays["mask"], arrays["raw"], scaling)
+            if header["labels"] is not None:
+                labels = Labels(*map(index_from_plain, header["labels"]))
+                frame = labels.put_on(np.where(source.observed, source.raw, np.nan))
+                source = replace(source, frame=frame, code=FrameCode(kinds_of(frame, [])))
+            if "bounds_low" in arrays:
+                bounds = Bounds(*(arrays[f"bounds_{name}"] for name in ("low", "high", "whole")))
+                source = replace(source, bounds=bounds)
+            calibration = Calibration(
+                *(arrays[f"calibration_{name}"] for name in ("positions", "values", "predictions", "folds"))
+            )
+            return cls(
+                header["kind"], header["model"], header["weights"], header["metric"], header["expected"],
+                header["standard_error"], [Score(**score) for score in header["ranking"]], None,
+                header["stop_reason"], header["seconds"], header["seed"], source, arrays["matrix"],
+                arrays.get("std"), calibration, arrays.get("ratios"),
+            )  # fmt: skip
+
+    def __str__(self) -> str:
+        unit = "1 − AUC" if self.metric == "auc" else f"{self.metric.upper()} over {_UNITS[self.kind]}"
+        lines = [
+            f"{self.kind}: {self.model}, {self.seconds:.1f} s",
+            f"expected error {self.expected:.4g} ± {self.standard_error:.2g} ({unit})",
+            f"{'model':<14} {'error':>9} {'± s.e.':>9} {'seconds':>8}",
+        ]
+        for score in self.ranking:
+            numbers = f"{score.error:9.5f} {score.standard_error:9.5f} {score.seconds:8.2f}"
+            lines.append(f"{score.model:<14} {numbers}  {score.note}".rstrip())
+        return "\n".join(lines)
+
+
+_UNITS = dict.fromkeys(KINDS, "the range") | {"table": "standard deviations"}
 
 
 @dataclass(frozen=True, eq=False)
-class StandardisedTable:
-    """A DataFrame whose columns have units, as the candidates see it.
+class _Source:
+    """The data as it came, and as models see it.
 
     Attributes
     ----------
-    given : DataFrame (m, n)
-        The table as it came.
+    values : ndarray (m, n)
+        Zero in gaps; standardised if ``scaling`` is given.
     observed : bool ndarray (m, n)
-    scaling : ColumnScaling
-    bounds : Bounds or None
-        In the units of the table.
+    raw : ndarray (m, n)
+        In units of the data, zero in gaps.
     """
 
-    given: Any
-    observed: npt.NDArray[np.bool_]
-    scaling: ColumnScaling
-    bounds: Bounds | None
+    values: Floats
+    observed: Bools
+    raw: Floats
+    scaling: ColumnScaling | None = None
+    bounds: Bounds | None = None
+    frame: Any = None
+    code: FrameCode | None = None
+    home: tuple[Any, Any, str] | None = None
 
     @classmethod
-    def of(cls, frame: Any, mask: Any, bounds: Any) -> StandardisedTable:
-        """Read a DataFrame of numbers; ``mask`` and ``bounds`` as in :func:`airnp.fit`."""
-        read_frame = read(frame, mask)
-        values, observed = to_numpy(read_frame.values), to_numpy(read_frame.mask).astype(bool)
-        limits = Bounds.of(bounds, None, frame.shape[1], frame.columns)
+    def read(cls, Y: Any, mask: Any, bounds: Any) -> _Source:
+        """Read a matrix of any type, or a DataFrame with columns of any kind."""
+        if is_sparse(Y) and np.prod(Y.shape) > _LARGEST:
+            raise ValueError(
+                f"Y: a matrix of {Y.shape[0]}×{Y.shape[1]} is too large to be formed; use airnp.fit_ratings"
+            )
+        if hasattr(Y, "iloc") and getattr(Y, "ndim", 0) == 2:
+            return cls._read_frame(Y, mask, bounds)
+        seen = read(Y, mask)
+        if seen.values.ndim != 2:
+            shape = tuple(seen.values.shape)
+            raise ValueError(
+                f"Y: expected one matrix, got an array of shape {shape}; airnp.inpaint fills pictures with "
+                "channels and stacks"
+            )
+        values, observed = to_numpy(seen.values).astype(np.float64), to_numpy(seen.mask).astype(bool)
+        limits = Bounds.of(bounds, None, values.shape[1])
         if limits is not None:
             limits.check(values, observed)
-        return cls(frame, observed, ColumnScaling.of(values, observed), limits)
+        return cls(values, observed, values, None, limits, home=(seen.xp, seen.device, seen.dtype))
 
-    def inside(self) -> Any:
-        """Return the standardised DataFrame, NaN in gaps."""
-        values = np.where(self.observed, self.given.to_numpy(dtype=np.float64, na_value=np.nan), np.nan)
-        changed = self.given.astype(np.float64)
-        changed[:] = (values - self.scaling.center) / self.scaling.scale
-        return changed
+    @classmethod
+    def _read_frame(cls, frame: Any, mask: Any, bounds: Any) -> _Source:
+        if mask is not None:
+            frame = frame.where(to_numpy(read(np.zeros(frame.shape), mask).mask).astype(bool))
+        code = FrameCode(kinds_of(frame))
+        if not len(code.owners):
+            raise ValueError("Y: no column is left for a model; all of them only tell rows apart")
+        encoded = code.encode(frame)
+        observed = ~np.isnan(encoded)
+        if not observed.any():
+            raise ValueError("Y: no entry is observed")
+        for axis, name in ((1, "rows"), (0, "columns")):
+            if empty := int((~observed.any(axis=axis)).sum()):
+                message = f"{empty} {name} have no observed entry; they are filled with means"
+                warnings.warn(message, EmptyLineWarning, stacklevel=4)
+        outer = Bounds.of(bounds, None, frame.shape[1], frame.columns)
+        limits = None
+        if outer is not None:
+            number = np.array([code.columns[owner].kind == "number" for owner in code.owners])
+            sides = (np.broadcast_to(s, frame.shape[1])[code.owners] for s in (outer.low, outer.high))
+            low, high = next(sides), next(sides)
+            whole = np.broadcast_to(outer.whole, frame.shape[1])[code.owners] & number
+            limits = Bounds(np.where(number, low, -np.inf), np.where(number, high, np.inf), whole)
+            limits.check(np.where(observed, encoded, 0.0), observed)
+        raw = np.where(observed, encoded, 0.0)
+        scaling = ColumnScaling.of(raw, observed)
+        return cls(scaling.standardised(raw, observed), observed, raw, scaling, limits, frame, code)
 
-    def inner_bounds(self) -> dict[str, Any]:
-        """Return the bounds of the standardised columns, as an argument of :func:`airnp.fit`."""
-        if self.bounds is None:
-            return {}
-        sides = (self.bounds.low, self.bounds.high)
-        low, high = ((side - self.scaling.center) / self.scaling.scale for side in sides)
-        return {"bounds": (low, high)}
+    def standardised(self) -> _Source:
+        """Return the same matrix with standardised columns."""
+        scaling = ColumnScaling.of(self.values, self.observed)
+        return replace(self, values=scaling.standardised(self.values, self.observed), scaling=scaling)
 
-    def undone(self, inside: Any) -> Any:
-        """Return a standardised matrix as a DataFrame in the units of the table, within its bounds."""
-        values = self.scaling.undone(np.asarray(inside, dtype=np.float64))
-        changed = self.given.astype(np.float64)
-        changed[:] = values if self.bounds is None else self.bounds.put_on(values)
-        return changed
+    def undone(self, matrix: Floats) -> Floats:
+        """Return a matrix in units of the data."""
+        return matrix if self.scaling is None else self.scaling.undone(matrix)
 
-    def completed(self, recovered: Any) -> Any:
-        """Return the table with its gaps filled."""
-        return recovered.where(~self.observed, self.given)
+    def scaled(self, widths: Floats) -> Floats:
+        """Return widths in units of the data."""
+        return widths if self.scaling is None else widths * self.scaling.scale
+
+    def put_back(self, matrix: Floats, keep_observed: bool = False) -> Any:
+        """Return a matrix in units of the data, within the bounds, of the type of the data."""
+        outside = self.undone(matrix)
+        if self.bounds is not None:
+            outside = self.bounds.put_on(outside)
+        if keep_observed:
+            outside = np.where(self.observed, self.raw, outside)
+        return self._as_given(outside, keep_observed)
+
+    def _as_given(self, matrix: Floats, keep_observed: bool = False) -> Any:
+        if self.code is not None:
+            numbers = all(column.kind in ("number", "identifier") for column in self.code.columns)
+            if keep_observed or not numbers:
+                return self.code.decode(self.frame, matrix)
+            changed = self.frame.copy()
+            for place, owner in enumerate(self.code.owners):
+                changed[self.frame.columns[owner]] = matrix[:, place]
+            return changed
+        return matrix if self.home is None else from_numpy(matrix, *self.home)
+
+    def interval(self, matrix: Floats, widths: Floats) -> tuple[Any, Any]:
+        """Return the ends of intervals of the type of the data."""
+        if self.code is not None and any(c.kind not in ("number", "identifier") for c in self.code.columns):
+            raise ValueError("interval: expected a table of numbers; categories have none")
+        middle = np.where(self.observed, self.raw, self.undone(matrix))
+        reach = self.scaled(widths)
+        ends = [middle - reach, middle + reach]
+        if self.bounds is not None:
+            ends = [np.clip(end, self.bounds.low, self.bounds.high) for end in ends]
+        lower, upper = (self._as_given(end) for end in ends)
+        return lower, upper
 
 
 def complete(
     Y: Any,
     mask: Any = None,
     *,
-    grid: Any = None,
-    executor: Any = None,
-    workers: int | None = None,
+    kind: str | None = None,
+    metric: str | None = None,
+    bounds: Any = None,
+    time_limit: float | None = None,
+    models: list[Model] | None = None,
     fraction: float = 0.05,
-    seed: int | None = None,
+    executor: Executor | None = None,
+    threads: int | None = None,
+    seed: int | None = 0,
     progress: bool = False,
-    **settings: Any,
 ) -> Completion:
-    """Complete a matrix: choose the settings by held-out entries, and fit all of them with the best.
+    """Complete a matrix by the model that predicts held-out entries best, and say how good that is.
 
     Parameters
     ----------
     Y : array-like (m, n)
-        One matrix with gaps, as :func:`airnp.fit` takes it. The columns of a DataFrame may have different
-        units: they are standardised first. ``result`` and ``choice`` then belong to standardised columns;
-        ``X`` and ``completed()`` are in the units of the table.
+        A matrix with gaps, as :func:`airnp.fit` takes it: an array of any namespace, a sparse matrix, lists;
+        or a DataFrame with columns of any kind. Columns that only tell rows apart are passed through.
     mask : array-like (m, n), optional
         True where observed. Without it, NaN means missing.
-    grid : dict of lists, or list of dicts, optional
-        Candidates, as for :func:`airnp.search`; in doubt the first one is kept. Default: AIR; AIR with total
-        variation, of its default weight and of three times that; a quarter and four times the weight of the
-        graphs; no regularisers; and the matrix of low rank that
-        :func:`airnp.completing.lowrank.fit_low_rank` finds.
-    executor, workers, fraction, progress
-        See :func:`airnp.search`.
+    kind : {"picture", "table", "matrix", "binary", "ratings"}, optional
+        What the data is. A picture: an entry resembles the ones beside it. A table: columns have units, and
+        are standardised. Binary: entries have two values. Ratings: a sparse matrix. Default: what it looks
+        like; see Notes.
+    metric : {"mae", "rmse", "auc"}, optional
+        What best means: a low absolute or squared error, or for binary data a good order. Default: ``"rmse"``
+        for tables, else ``"mae"``.
+    bounds : optional
+        What filled entries may be, as in :func:`airnp.fit`.
+    time_limit : float, optional
+        Seconds. Default: about as much for judging as the slowest model that was begun takes for two fits,
+        and at least three seconds; models that take longer are not begun.
+    models : list of Model, optional
+        Which models compete. Default: :data:`airnp.completing.models.MODELS`.
+    fraction : float
+        Share of the observed entries to hold out at a time, in the shape of the gaps.
+    executor : concurrent.futures.Executor, optional
+        Runs models side by side; also that of Dask (``Client(...).get_executor()``).
+    threads : int, optional
+        CPU threads of a fit. Default: all processors.
     seed : int, optional
-        The same seed gives the same answer. Default: a new one, kept in ``choice``.
-    **settings
-        Arguments of :func:`airnp.fit` for all candidates, such as ``bounds`` or ``engine``.
+        The same seed gives the same answer, unless time decides. None draws one.
+    progress : bool
+        Show an estimate of the time, and a bar that names the model at work.
 
     Returns
     -------
     Completion
+        After Ctrl-C, with the best model so far.
 
     Warns
     -----
     UserWarning
-        If the gaps are holes of which no copies can be held out, so that ``expected_nmae`` is that of
-        scattered entries, and too low.
+        If the gaps are holes of which no copies can be held out, so that ``expected`` is that of scattered
+        entries, and too low.
 
     Notes
     -----
-    A candidate replaces the first one if it predicts the held-out entries better by more than a standard
-    error of the difference.
+    A DataFrame is a table, and so is an array if the spread of some column is more than ten times that of
+    another. Entries with two different values are binary. A sparse matrix holds ratings. Whether another
+    array is a picture is decided by held-out entries: see :mod:`airnp.completing.tournament`.
 
-    ``expected_nmae`` is honest about this choice: the held-out entries are divided into five parts, the
-    choice is made by four of them, and the error is taken from the fifth, for each in turn. The candidates
-    see a little less data than the final fit. It says nothing about entries that are missing *because* they
-    are unlike the observed ones.
+    With ``metric="mae"``, a gap in binary data is filled with the more likely of the two values, because that
+    has the least absolute error. ``metric="rmse"`` fills in a number between them.
 
-    It takes the time of the candidates and of one more fit.
+    ``expected`` is honest about the choice: the held-out entries are divided into five parts, the choice is
+    made by four of them, and the error is taken from the fifth, for each in turn. It says nothing about
+    entries that are missing *because* they are unlike the observed ones.
 
     Examples
     --------
@@ -193,94 +463,186 @@ def complete(
     >>> rng = np.random.default_rng(0)
     >>> truth = rng.random((30, 2)) @ rng.random((2, 20))
     >>> observed = rng.random(truth.shape) < 0.7
-    >>> completion = airnp.complete(truth, observed, seed=0)
-    >>> completion.completed().shape, bool(completion.expected_nmae < 0.01)
-    ((30, 20), True)
+    >>> completion = airnp.complete(truth, observed)
+    >>> completion.model, completion.completed().shape, bool(completion.expected < 0.01)
+    ('low rank', (30, 20), True)
     """
-    if "regularizers" in settings:
-        raise TypeError("regularizers: are what is chosen; to choose among others, give a grid")
-    table = None
-    if hasattr(Y, "iloc") and getattr(Y, "ndim", 0) == 2:
-        table = StandardisedTable.of(Y, mask, settings.pop("bounds", None))
-        Y, mask, settings = table.inside(), table.observed, {**settings, **table.inner_bounds()}
-    tried = search(
-        Y,
-        _default_grid(Y, mask, settings) if grid is None else grid,
-        mask,
-        executor=executor,
-        workers=workers,
-        fraction=fraction,
-        seed=seed,
+    began = time.perf_counter()
+    share = checked_number("fraction", fraction)
+    if not 0 < share < 1:
+        raise ValueError(f"fraction: expected a number between 0 and 1, got {fraction!r}")
+    limit = float("inf") if time_limit is None else checked_number("time_limit", time_limit)
+    if limit <= 0:
+        raise ValueError(f"time_limit: expected more than 0 seconds, got {time_limit!r}")
+    if executor is not None and not hasattr(executor, "submit"):
+        raise TypeError(f"executor: expected a concurrent.futures.Executor, got {executor!r}")
+    source = _Source.read(Y, mask, bounds)
+    found_kind = kind_of(Y, source) if kind is None else checked_choice("kind", kind, KINDS)
+    if found_kind == "table" and source.scaling is None:
+        source = source.standardised()
+    if found_kind == "binary" and len(np.unique(source.values[source.observed])) != 2:
+        raise ValueError("kind: expected two different values in binary data")
+    metric = _checked_metric(metric, found_kind)
+    owners = None if source.code is None else source.code.owners
+    task = Task(source.values, source.observed, found_kind, checked_seed(seed), threads, owners=owners)
+    tournament = Tournament.of(
+        task,
+        MODELS if models is None else models,
+        metric,
+        fraction=share,
+        time_limit=limit,
         progress=progress,
-        **settings,
+        executor=executor,
     )
-    if tried.judges.unlike_the_gaps:
+    if tournament.draws[0].unlike_the_gaps:
         warnings.warn(
-            "the gaps are holes, but no copies of them can be held out; expected_nmae is that of entries "
-            "here and there, and too low",
+            "the gaps are holes, but no copies of them can be held out; expected is that of entries here "
+            "and there, and too low",
             UserWarning,
             stacklevel=2,
         )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", EmptyLineWarning)  # given when the data was read
-        if grid is None:
-            started = time.perf_counter()
-            result = _fit_low_rank(Y, tried.kept, tried.seed, settings)
-            run = Run(len(tried.candidates), time.perf_counter() - started, result)
-            rival = judge(dict(_LOW_RANK), run, tried.judges)
-            tried = replace(tried, candidates=[*tried.candidates, rival])
-        errors = np.stack([each.errors for each in tried.finished])
-        best = tried.finished[_choose(errors)].settings
-        if best == _LOW_RANK:
-            choice, result = best, _fit_low_rank(Y, mask, tried.seed, settings)
-        else:
-            choice = {"seed": tried.seed, **settings, **best}
-            result = fit(Y, mask, progress=progress, **choice)
-    expected = cross_fit(errors, np.random.default_rng([tried.seed, 22]))
-    error = tried.judges.forecast_error(expected)
-    return Completion(result, choice, tried, float(expected.mean()), error, table)
+    if progress:
+        seconds = 2 * max(entry.model.cost(task) for entry in tournament.entries)
+        sys.stderr.write(f"{len(tournament.entries)} models, at most about {seconds:.0f} s\n")
+    tournament.run()
+    return _finish(tournament, source, began)
 
 
-def _fit_low_rank(Y: Any, mask: Any, seed: int, settings: dict[str, Any]) -> FitResult:
-    shared = {name: settings[name] for name in _LOW_RANK_SETTINGS if name in settings}
-    return fit_low_rank(Y, mask, seed=seed, **shared)
+def kind_of(Y: Any, source: _Source) -> str:
+    """Return the kind that data looks like; ``"matrix"`` may turn out to be a picture."""
+    if source.code is not None:
+        return "table"
+    known = source.values[source.observed]
+    if len(np.unique(known)) == 2:
+        return "binary"
+    if is_sparse(Y):
+        return "ratings"
+    spreads = ColumnScaling.of(source.values, source.observed).scale
+    columns = zip(source.values.T, source.observed.T, strict=True)
+    varied = np.array([np.ptp(column[seen]) > 0 for column, seen in columns if seen.any()])
+    return "table" if varied.all() and spreads.max() > _UNEQUAL * spreads.min() else "matrix"
 
 
-def _default_grid(Y: Any, mask: Any, settings: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the candidates: AIR first, then other weights of its regularisers."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", EmptyLineWarning)  # the search gives it
-        m, n = read(Y, mask, settings.get("weights")).values.shape[-2:]
-    scale = checked_fidelity(settings.get("fidelity")).factor(m, n)
-    return [{}, *({"regularizers": _regularizers(*weights, scale)} for weights in _WEIGHTS)]
+def _checked_metric(metric: Any, kind: str) -> str:
+    if metric is None:
+        return "rmse" if kind == "table" else "mae"
+    checked_choice("metric", metric, METRICS)
+    if metric == "auc" and kind != "binary":
+        raise ValueError(f"metric: 'auc' is for binary data, got a {kind}")
+    return str(metric)
 
 
-def _regularizers(graphs: float, variation: float, scale: float) -> list[Any]:
-    """Return regularisers with multiples of their default weights."""
-    weight = graphs * GRAPH_WEIGHT * scale
-    learned = [AdaptiveLaplacian(axis, weight) for axis in ("rows", "columns")] if graphs else []
-    return learned + ([TotalVariation(variation * VARIATION_WEIGHT * scale)] if variation else [])
+def _finish(tournament: Tournament, source: _Source, began: float) -> Completion:
+    """Fit the winner to all entries, and put together what was found."""
+    if not tournament.judged:
+        raise RuntimeError(f"no model could be fitted; {tournament.entries[0].note}")
+    members, weights = tournament.blend()
+    answers, reason = _refit(tournament, members)
+    task, metric = tournament.task, tournament.metric
+    count = min(len(entry.predictions) for entry in members)
+    matrix = sum((w * a.matrix for w, a in zip(weights, answers, strict=True)), np.zeros(()))
+    if task.kind == "binary":
+        matrix = tournament.decided(np.asarray(matrix))
+    predictions = [
+        sum((w * e.predictions[k] for w, e in zip(weights, members, strict=True)), np.zeros(()))
+        for k in range(count)
+    ]
+    if task.kind == "binary":
+        predictions = [tournament.decided(np.asarray(part)) for part in predictions]
+    draws = tournament.draws[:count]
+    calibration = Calibration(
+        np.concatenate([np.argwhere(judges.held_out) for judges in draws]),
+        np.concatenate([judges.truth for judges in draws]),
+        np.concatenate(predictions),
+        np.repeat(np.arange(count), [judges.held_out.sum() for judges in draws]),
+    )
+    std = ratios = None
+    spreads = [part for part in members[0].deviations[:count] if part is not None]
+    if len(members) == 1 and answers[0].std is not None and len(spreads) == count:
+        floor = 1e-9 * float(np.ptp(task.values[task.observed]))
+        std = np.where(task.observed, 0.0, answers[0].std + floor)
+        ratios = calibration.errors / (np.concatenate(spreads) + floor)
+    expected, unsure = _expected(tournament, members, weights, count)
+    names = {entry.model.name: float(weight) for entry, weight in zip(members, weights, strict=True)}
+    return Completion(
+        "picture" if task.kind == "matrix" and members[0].model.uses_neighbours else task.kind,
+        " + ".join(f"{weight:.0%} {name}" if len(names) > 1 else name for name, weight in names.items()),
+        names,
+        metric,
+        expected,
+        unsure,
+        _scores(tournament, names),
+        answers[0].result,
+        reason,
+        time.perf_counter() - began,
+        task.seed,
+        source,
+        np.asarray(matrix),
+        std,
+        calibration,
+        ratios,
+    )  # fmt: skip
 
 
-def _choose(errors: Floats) -> int:
-    """Return the candidate with the lowest mean error, or the first if the difference may be chance.
+def _refit(tournament: Tournament, members: list[Entry]) -> tuple[list[Answer], str]:
+    """Fit the winners to all entries; return those without the held-out ones if there is no time."""
+    early = [entry.answer for entry in members if entry.answer is not None]
+    if tournament.interrupted:
+        return early, "interrupted"
+    found = []
+    task = replace(tournament.task, deadline=tournament.ends)
+    for entry in members:
+        if time.monotonic() + entry.seconds > tournament.ends:
+            return early, "time limit"
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                found.append(entry.model.fit(task))
+        except KeyboardInterrupt:
+            return early, "interrupted"
+    return found, "done"
 
-    Parameters
-    ----------
-    errors : ndarray (candidates, clusters)
-    """
-    best = int(errors.mean(axis=1).argmin())
-    gain = errors[0] - errors[best]
-    doubt = standard_error(gain) if len(gain) > 1 else 0.0
-    return best if gain.mean() > doubt else 0
+
+def _expected(
+    tournament: Tournament, members: list[Entry], weights: Floats, count: int
+) -> tuple[float, float]:
+    """Return the error to expect on missing entries, and its standard error."""
+    judged = [entry for entry in tournament.judged if len(entry.predictions) >= count]
+    errors = np.stack([tournament.losses(entry, count) for entry in judged])
+    rng = np.random.default_rng([tournament.task.seed, 22])
+    losses = cross_fit(errors, rng)
+    if len(members) > 1:
+        losses = np.minimum(losses.mean(), tournament._mixed_losses(members, weights, count).mean()) * (
+            losses / losses.mean()
+        )
+    mean, unsure = float(losses.mean()), tournament.draws[0].forecast_error(losses)
+    if tournament.metric == "rmse":
+        return mean**0.5, unsure / (2 * max(mean**0.5, 1e-300))
+    return mean, unsure
+
+
+def _scores(tournament: Tournament, weights: dict[str, float]) -> list[Score]:
+    judged = tournament.judged
+    found = []
+    for entry in [*judged, *(entry for entry in tournament.entries if entry not in judged)]:
+        name, count = entry.model.name, len(entry.predictions)
+        error = unsure = float("nan")
+        if count:
+            losses = tournament.losses(entry, count)
+            error, unsure = float(losses.mean()), float(losses.std(ddof=1) / np.sqrt(len(losses)))
+            if tournament.metric == "rmse":
+                error, unsure = error**0.5, unsure / (2 * max(error**0.5, 1e-300))
+        note = f"{weights[name]:.0%} of the answer" if name in weights else entry.note
+        found.append(Score(name, error, unsure, count, entry.seconds, note))
+    return found
 
 
 def cross_fit(errors: Floats, rng: np.random.Generator) -> Floats:
-    """Return the error in each cluster of the candidate that all other parts of the clusters choose.
+    """Return the error in each cluster of the model that all other parts of the clusters choose.
 
     Parameters
     ----------
-    errors : ndarray (candidates, clusters)
+    errors : ndarray (models, clusters)
     rng : Generator
         Divides the clusters into five parts, or as many as there are if fewer.
 
@@ -290,7 +652,7 @@ def cross_fit(errors: Floats, rng: np.random.Generator) -> Floats:
 
     Examples
     --------
-    Each of two candidates is better in one cluster, so the other cluster always chooses the wrong one:
+    Each of two models is better in one cluster, so the other cluster always chooses the wrong one:
 
     >>> cross_fit(np.array([[0.1, 0.3], [0.3, 0.1]]), np.random.default_rng(0))
     array([0.3, 0.3])
@@ -299,5 +661,5 @@ def cross_fit(errors: Floats, rng: np.random.Generator) -> Floats:
     expected = np.empty(clusters)
     for part in np.array_split(rng.permutation(clusters), min(_FOLDS, clusters)):
         others = np.delete(errors, part, axis=1)
-        expected[part] = errors[_choose(others), part]
+        expected[part] = errors[int(others.mean(axis=1).argmin()), part]
     return expected

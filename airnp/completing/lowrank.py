@@ -26,6 +26,7 @@ import numpy.typing as npt
 
 from airnp._arrays import from_numpy, on_device, to_numpy
 from airnp._checks import checked_seed, checked_whole
+from airnp.baselines.spectral import climbing_ranks
 from airnp.data.holdout import how_many, like_the_gaps
 from airnp.data.prepared import prepare
 from airnp.engines.threads import using
@@ -232,14 +233,6 @@ def _climb(values: Values, weights: Values, judges: Bools, highest: int) -> Side
         if waited == _PATIENCE or lowest < _NEGLIGIBLE:
             break
     return best
-
-
-def climbing_ranks(highest: int) -> Iterator[int]:
-    """Yield 1, 2, 3, … with steps that grow to a fifth of the rank."""
-    rank = 1
-    while rank <= highest:
-        yield rank
-        rank += max(1, rank // 5)
 
 
 def _leading(matrix: Values, count: int, rng: np.random.Generator) -> Values:

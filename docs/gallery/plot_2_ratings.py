@@ -40,11 +40,7 @@ print(f"{known.mean():.0%} of the ratings are known")
 # the one that predicts them best.
 
 completion = airnp.complete(ratings, bounds=(1, 5), seed=0)
-for candidate in completion.candidates.candidates:
-    model = candidate.settings.get("model", candidate.settings.get("regularizers", "AIR"))
-    if isinstance(model, list):
-        model = [f"{type(each).__name__} {each.weight:.1e}" for each in model]
-    print(f"error {candidate.nmae:.3f} ± {candidate.standard_error:.3f}: {model}")
+print(completion)
 predicted = completion.X
 
 # %%

@@ -147,14 +147,14 @@ def test_bounds_and_rounding(ratings):
 def test_auto_reports_the_error_to_expect(capsys):
     table = np.random.default_rng(0).random((12, 8))
     np.save("a.npy", np.where(table < 0.2, NAN, table))
-    line = "complete a.npy -o out.csv --auto --max-iter 30"
+    line = "complete a.npy -o out.csv --auto"
     done = facts(capsys, line)
-    assert done["expected_nmae"] > 0
+    assert done["expected_error"] > 0
     assert done["standard_error"] > 0
     assert not np.isnan(values("out.csv")).any()
     assert main(f"{line} --force") == 0
-    assert "expected NMAE of the gaps 0." in capsys.readouterr().out
-    for also in ("--regularizers dmf", "--time-limit 3"):
+    assert "; expected mae of the gaps 0." in capsys.readouterr().out
+    for also in ("--regularizers dmf", "--max-iter 3"):
         assert "--auto" in mistake(capsys, f"{line} --force {also}")
 
 
@@ -309,7 +309,7 @@ def test_a_link_is_followed(ratings):
         ("a.csv -o b.csv --checkpoint c.csv", "--checkpoint: expected a name that ends in .npz, got c.csv"),
         ("a.csv -o b.csv --result c.npz --checkpoint ./c.npz", "--checkpoint and --result"),
         ("a.csv -o b.csv --checkpoint-every 3", "--checkpoint-every goes with --checkpoint"),
-        ("a.csv -o b.csv --checkpoint c.npz --auto", "--checkpoint: several fits cannot"),
+        ("a.csv -o b.csv --checkpoint c.npz --auto", "--checkpoint: --auto compares models"),
         ("-o b.csv", "the following arguments are required: table, or --resume"),
         ("a.csv -o b.csv --form sparse", "--form sparse: a.csv holds no sparse matrix"),
         ("--resume none.npz -o b.csv", "[Errno 2] No such file or directory: 'none.npz'"),

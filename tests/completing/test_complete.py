@@ -1,209 +1,278 @@
-"""``airnp.complete``: what it tries, what it chooses, and whether its expected error is honest."""
+"""``airnp.complete``: what it takes data for, what wins, and whether its expected error is honest."""
 
 from __future__ import annotations
 
-import json
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
+from scipy.ndimage import gaussian_filter
 
 import airnp
-from airnp.completing import completion
 from airnp.completing.completion import cross_fit
-from airnp.completing.lowrank import fit_low_rank
-from bench import complete as bench
-from bench.paper_rows import Problem, Row
+from airnp.completing.models import MODELS, Answer, LowRank, Means, Picture, Task
+from airnp.completing.tournament import Tournament, _Curve
 from tests.conftest import Backend
 
 RNG = np.random.default_rng(0)
 TRUTH = RNG.random((24, 2)) @ RNG.random((2, 18))
 SEEN = RNG.random(TRUTH.shape) < 0.7
-QUICK: dict[str, Any] = {"max_iter": 150, "stop": None, "seed": 0}
-GRID = [{"regularizers": []}, {"regularizers": [], "depth": 2}, {"regularizers": [], "rank": 1}]
+CHEAP: list[Any] = [Means(False), Means(True), LowRank()]
 
 
-def test_the_choice_repeats_the_fit() -> None:
-    found = airnp.complete(TRUTH, SEEN, grid=GRID, **QUICK)
-    again = airnp.fit(TRUTH, SEEN, **found.choice)
-    np.testing.assert_array_equal(found.X, again.X)
-    np.testing.assert_array_equal(found.completed(), again.completed())
-    assert found.choice["max_iter"] == 150
-    assert found.choice["seed"] == 0
+@dataclass(frozen=True)
+class Fixed:
+    """A model with a known answer."""
+
+    name: str
+    matrix: Any
+    seconds: float = 0.0
+    uses_neighbours: bool = False
+
+    def suits(self, task: Task) -> bool:
+        return True
+
+    def cost(self, task: Task) -> float:
+        return self.seconds
+
+    def fit(self, task: Task) -> Answer:
+        if isinstance(self.matrix, BaseException):
+            raise self.matrix
+        return Answer(self.matrix)
 
 
-def test_the_final_fit_sees_all_entries() -> None:
-    found = airnp.complete(TRUTH, SEEN, grid=GRID, **QUICK)
-    np.testing.assert_array_equal(found.result.mask, SEEN)
-    assert (found.candidates.held_out & SEEN).any()
+def test_low_rank_wins_on_a_table_of_rank_2() -> None:
+    found = airnp.complete(np.where(SEEN, TRUTH, np.nan), models=CHEAP)
+    assert (found.model, found.kind, found.stop_reason) == ("low rank", "matrix", "done")
+    assert np.abs(found.X - TRUTH).max() < 1e-2
+    assert found.expected < 1e-3
+    assert "rank 3" in found.result.stop_reason
+    np.testing.assert_array_equal(found.result.mask, SEEN)  # fitted to all entries
+    np.testing.assert_array_equal(found.completed()[SEEN], TRUTH[SEEN])
 
 
-def test_low_rank_wins_on_a_table_of_rank_3() -> None:
-    rng = np.random.default_rng(1)
-    truth = rng.random((40, 3)) @ rng.random((3, 30))
-    observed = rng.random(truth.shape) < 0.6
-    found = airnp.complete(np.where(observed, truth, np.nan), max_iter=300, seed=0)
-    assert found.choice == {"model": "low rank"}
-    assert "rank 4" in found.result.stop_reason  # one more for the offset that brings the data to [0, 1]
-    assert found.expected_nmae < 1e-3
-    assert np.abs(found.X - truth).max() < 1e-2
-    np.testing.assert_array_equal(found.result.mask, observed)
-    again = fit_low_rank(truth, observed, seed=found.candidates.seed)
-    np.testing.assert_array_equal(found.X, again.X)
-    assert "expected_nmae" in repr(found)
-    assert str(found.candidates).endswith("model='low rank'")
+def test_a_model_does_not_see_the_entries_that_judge_it() -> None:
+    tournament = Tournament.of(Task(np.where(SEEN, TRUTH, 0.0), SEEN, "matrix"), CHEAP, "mae")
+    tournament.run()
+    held = tournament.draws[0].held_out
+    entry = next(e for e in tournament.entries if e.model.name == "constant")
+    np.testing.assert_allclose(entry.predictions[0], TRUTH[SEEN & ~held].mean())
+    assert (held & SEEN).sum() == held.sum() > 0
 
 
-def test_low_rank_takes_weights_and_bounds() -> None:
-    weights, bounds = np.where(SEEN, 2.0, 0.0), (0.0, float(TRUTH.max()))
-    found = airnp.complete(TRUTH, weights=weights, bounds=bounds, **QUICK)
-    assert found.choice == {"model": "low rank"}
-    assert found.result.bounds is not None
-    np.testing.assert_array_equal(found.result.mask, SEEN)
+def test_a_picture_is_recognised_by_held_out_entries() -> None:
+    picture = gaussian_filter(np.random.default_rng(0).random((64, 64)), 1.2)
+    mask = airnp.masks.random(picture.shape, 0.3, seed=0)
+    some = [*CHEAP, Picture("linear", "linear", 0.0), Picture("smooth", "biharmonic", 1e4)]
+    found = airnp.complete(picture, mask, models=some, time_limit=1e4)
+    assert found.kind == "picture"
+    # The same entries in another order are no picture, and models of pictures are not begun.
+    order = np.random.default_rng(1).permutation(64)
+    table = np.outer(np.arange(64.0) + 1, np.sin(np.arange(64)) + 2)[order][:, order]
+    other = airnp.complete(table, mask, models=some, time_limit=1e4)
+    assert (other.kind, other.model) == ("matrix", "low rank")
+    notes = {score.model: score.note for score in other.ranking}
+    assert notes["smooth"] == "the data is no picture"
 
 
-def test_low_rank_does_not_see_the_entries_that_judge_it() -> None:
-    found = airnp.complete(TRUTH, SEEN, **QUICK)
-    kept = SEEN & ~found.candidates.held_out
-    alone = fit_low_rank(np.where(kept, TRUTH, np.nan), seed=0)
-    errors = np.abs(alone.X - TRUTH)[found.candidates.held_out] / np.ptp(TRUTH[SEEN])
-    np.testing.assert_allclose(found.candidates.candidates[-1].nmae, errors.mean(), rtol=1e-12)
+def test_what_has_not_the_time_is_not_begun() -> None:
+    never = Fixed("slow", RuntimeError("begun"), seconds=1e6)
+    found = airnp.complete(TRUTH, SEEN, models=[*CHEAP, never])
+    assert found.ranking[-1].note == "not begun: about 1000000 s"
+    assert np.isnan(found.ranking[-1].error)
 
 
-@pytest.mark.parametrize("scale", ["mean", "sum"])
-def test_air_is_tried_with_other_weights_with_total_variation_and_without_regularizers(scale: Any) -> None:
-    fidelity = airnp.Squared(scale=scale)
-    found = airnp.complete(TRUTH, SEEN, fidelity=fidelity, **QUICK)
-    default, *others, low_rank = (each.settings for each in found.candidates.candidates)
-    assert default == {}
-    assert low_rank == {"model": "low rank"}
-    factor = fidelity.factor(*TRUTH.shape)
-    graph = airnp.fit(TRUTH, SEEN, fidelity=fidelity, max_iter=1, stop=None).regularizers[0].weight / factor
-    tried = [[(part.name, part.weight / factor) for part in each["regularizers"]] for each in others]
-    expected = [
-        [("rows", graph), ("columns", graph), ("total_variation", 0.005)],
-        [("rows", graph), ("columns", graph), ("total_variation", 0.015)],
-        [("rows", graph / 4), ("columns", graph / 4)],
-        [("rows", graph * 4), ("columns", graph * 4)],
-        [],
-    ]
-    for model, wanted in zip(tried, expected, strict=True):
-        assert dict(model) == pytest.approx(dict(wanted))
+def test_a_model_that_fails_does_not_end_the_others() -> None:
+    found = airnp.complete(TRUTH, SEEN, models=[Fixed("broken", ValueError("no")), *CHEAP])
+    assert found.model == "low rank"
+    assert found.ranking[-1].note == "failed: ValueError: no"
+    with pytest.raises(RuntimeError, match="no model could be fitted; failed: ValueError: no"):
+        airnp.complete(TRUTH, SEEN, models=[Fixed("broken", ValueError("no"))])
 
 
-def test_it_chooses_what_predicts_better() -> None:
-    grid = [{"rank": 1, "regularizers": []}, {"rank": None, "regularizers": []}]
-    found = airnp.complete(TRUTH, SEEN, grid=grid, max_iter=2000, seed=0)
-    assert found.choice["rank"] is None
-    assert found.expected_nmae < found.candidates.candidates[0].nmae
+def test_an_interrupt_returns_the_best_so_far() -> None:
+    stop = Fixed("stop", KeyboardInterrupt(), seconds=0.6)
+    found = airnp.complete(TRUTH, SEEN, models=[*CHEAP, stop])
+    assert (found.model, found.stop_reason) == ("low rank", "interrupted")
+    assert np.abs(found.X - TRUTH).max() < 1e-2
+    with pytest.raises(KeyboardInterrupt):
+        airnp.complete(TRUTH, SEEN, models=[stop])
 
 
-def test_in_doubt_the_first_is_kept() -> None:
-    errors = np.random.default_rng(0).random((2, 200))
-    errors[1] = errors[0] + np.random.default_rng(1).normal(-1e-4, 0.1, 200)
-    errors[1] += errors[0].mean() - errors[1].mean() - 1e-4  # better by a hundredth of a standard error
-    assert completion._choose(errors) == 0
-    assert completion._choose(errors - [[0.0], [0.05]]) == 1
+def test_a_curve_that_cannot_reach_the_best_is_given_up() -> None:
+    task = Task(np.where(SEEN, TRUTH, 0.0), SEEN, "matrix")
+    tournament = Tournament.of(task, [Fixed("good", TRUTH + 0.01)], "mae")
+    tournament.run()
+    hopeless, falling = _Curve(tournament, 0), _Curve(tournament, 0)
+    assert [hopeless(TRUTH + 0.5) for _ in range(8)] == [False] * 7 + [True]
+    assert not any(falling(TRUTH + 0.5 / (k + 1)) for k in range(30))
 
 
-def test_the_expected_error_is_not_the_lowest_of_many() -> None:
-    """Of twenty equally good candidates, some look better by chance: their lowest mean is too low."""
-    rng = np.random.default_rng(0)
-    lowest, honest, clear = [], [], []
-    for _ in range(200):
-        errors = rng.exponential(1.0, (20, 60))
-        lowest.append(errors.mean(axis=1).min())
-        honest.append(cross_fit(errors, rng).mean())
-        errors[7] -= 0.5
-        clear.append(cross_fit(errors, rng).mean())
-    spread = 1 / np.sqrt(60 * 200)
-    assert np.mean(lowest) < 0.85
-    assert abs(np.mean(honest) - 1) < 4 * spread
-    assert abs(np.mean(clear) - 0.5) < 5 * spread  # a candidate that is clearly better is found
+def test_a_blend_is_taken_only_if_it_is_clearly_better() -> None:
+    rng = np.random.default_rng(3)
+    truth, seen = rng.random((60, 50)), rng.random((60, 50)) < 0.7
+    one, two = rng.normal(0, 0.2, (2, 60, 50))
+    found = airnp.complete(truth, seen, models=[Fixed("one", truth + one), Fixed("two", truth + two)])
+    assert set(found.weights) == {"one", "two"}
+    assert sum(found.weights.values()) == pytest.approx(1)
+    error = airnp.metrics.nmae(found.X, truth, seen)
+    assert error < 0.85 * airnp.metrics.nmae(truth + one, truth, seen)
+    worse = Fixed("worse", truth + one + rng.normal(0, 0.3, one.shape))
+    alone = airnp.complete(truth, seen, models=[Fixed("one", truth + one), worse])
+    assert alone.model == "one"
+
+
+def test_binary_data_get_the_likelier_value_unless_squares_count() -> None:
+    rng = np.random.default_rng(4)
+    truth = (rng.random((40, 1)) * rng.random((1, 30)) > 0.3) * 1.0
+    seen = rng.random(truth.shape) < 0.8
+    found = airnp.complete(truth, seen, models=CHEAP)
+    assert found.kind == "binary"
+    assert set(np.unique(found.X)) == {0.0, 1.0}
+    soft = airnp.complete(truth, seen, models=CHEAP, metric="rmse")
+    assert len(np.unique(soft.X)) > 2
+    order = airnp.complete(truth, seen, models=CHEAP, metric="auc")
+    assert order.expected < 0.1  # 1 − AUC
+    with pytest.raises(ValueError, match=r"^metric: 'auc' is for binary data, got a matrix"):
+        airnp.complete(TRUTH, SEEN, metric="auc")
+
+
+def test_columns_of_a_frame_may_have_units_and_kinds() -> None:
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(5)
+    size = rng.normal(size=80)
+    frame = pandas.DataFrame(
+        {
+            "id": np.arange(100, 180),
+            "a": 1e6 * size,
+            "b": 1e-3 * (size + 0.1 * rng.normal(size=80)),
+            "c": pandas.Categorical(np.where(size > 0, "large", "small")),
+        }
+    )
+    gaps = frame.copy()
+    gaps.loc[::7, "a"] = np.nan
+    gaps.loc[3::7, "c"] = None
+    found = airnp.complete(gaps, models=[*CHEAP, MODELS[8]])
+    filled = found.completed()
+    assert (found.kind, found.metric) == ("table", "rmse")
+    assert list(filled["id"]) == list(frame["id"])
+    assert not filled.isna().any().any()
+    assert (filled["c"] == frame["c"]).mean() > 0.95
+    assert np.abs(filled["a"] - frame["a"]).mean() < 1e5
+    with pytest.raises(ValueError, match=r"^interval: expected a table of numbers"):
+        found.interval()
+
+
+def test_columns_of_unequal_scale_are_a_table() -> None:
+    scales = 10.0 ** (np.arange(18) % 5 * 2)
+    found = airnp.complete(TRUTH * scales, SEEN, models=CHEAP)
+    assert found.kind == "table"
+    np.testing.assert_allclose((found.X / scales), TRUTH, atol=0.02)
+
+
+def test_intervals_cover_what_is_missing() -> None:
+    rng = np.random.default_rng(6)
+    truth = rng.random((60, 3)) @ rng.random((3, 50)) + 0.05 * rng.standard_normal((60, 50))
+    seen = rng.random(truth.shape) < 0.7
+    for models in ([LowRank()], [MODELS[8]]):  # without variances, and with
+        found = airnp.complete(truth, seen, models=models)
+        lower, upper = found.interval(0.9)
+        inside = (lower <= truth) & (truth <= upper)
+        assert 0.84 < inside[~seen].mean() < 0.96
+        assert inside[seen].all()
+        assert (found.std[~seen] > 0).all()
 
 
 def test_the_true_error_is_within_the_standard_errors() -> None:
-    """Twelve scattered masks: the errors of the forecast are as large as its standard error says."""
     scores = []
     for seed in range(12):
         rng = np.random.default_rng(seed)
         truth = rng.random((30, 3)) @ rng.random((3, 25)) + 0.1 * rng.standard_normal((30, 25))
         observed = rng.random(truth.shape) < 0.75
-        found = airnp.complete(truth, observed, grid=GRID, fraction=0.1, max_iter=300, stop=None, seed=seed)
-        true = airnp.metrics.nmae(found.X, truth, observed)
-        scores.append((found.expected_nmae - true) / found.standard_error)
+        found = airnp.complete(truth, observed, models=CHEAP, fraction=0.1, seed=seed)
+        true = airnp.metrics.nmae(found.X, truth, observed) * np.ptp(truth) / np.ptp(truth[observed])
+        scores.append((found.expected - true) / found.standard_error)
     assert np.sqrt(np.mean(np.square(scores))) < 1.7
     assert np.abs(scores).max() < 3.5
+
+
+def test_the_expected_error_is_not_the_lowest_of_many() -> None:
+    """Of twenty equally good models, some look better by chance: their lowest mean is too low."""
+    rng = np.random.default_rng(0)
+    lowest, honest = [], []
+    for _ in range(200):
+        errors = rng.exponential(1.0, (20, 60))
+        lowest.append(errors.mean(axis=1).min())
+        honest.append(cross_fit(errors, rng).mean())
+    assert np.mean(lowest) < 0.85
+    assert abs(np.mean(honest) - 1) < 4 / np.sqrt(60 * 200)
+
+
+def test_save_and_load(tmp_path: Any) -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(np.where(SEEN, TRUTH, np.nan), columns=[f"c{j}" for j in range(18)])
+    for data in (frame, frame.to_numpy()):
+        found = airnp.complete(data, models=CHEAP, bounds=(0, 9))
+        found.save(tmp_path / "a.npz")
+        again = airnp.Completion.load(tmp_path / "a.npz")
+        np.testing.assert_array_equal(again.completed(), found.completed())
+        np.testing.assert_array_equal(again.interval(0.8), found.interval(0.8))
+        assert str(again) == str(found)
+        assert type(again.X) is type(found.X)
+
+
+def test_scores_are_a_table() -> None:
+    pytest.importorskip("pandas")
+    found = airnp.complete(TRUTH, SEEN, models=CHEAP, progress=True)
+    assert list(found.scores.index) == ["low rank", "line means", "constant"]
+    assert str(found).splitlines()[3].startswith("low rank")
+
+
+def test_an_executor_finds_the_same() -> None:
+    here = airnp.complete(TRUTH, SEEN, models=CHEAP)
+    with ThreadPoolExecutor(2) as executor:
+        there = airnp.complete(TRUTH, SEEN, models=CHEAP, executor=executor)
+    np.testing.assert_array_equal(here.X, there.X)
+    assert here.expected == there.expected
+
+
+def test_all_namespaces(backend: Backend) -> None:
+    found = airnp.complete(backend.array(TRUTH), backend.array(SEEN), models=CHEAP)
+    assert type(found.X) is type(backend.array(TRUTH))
+    np.testing.assert_allclose(found.expected, airnp.complete(TRUTH, SEEN, models=CHEAP).expected, rtol=1e-3)
 
 
 def test_holes_that_cannot_be_copied_give_a_warning() -> None:
     observed = np.ones((20, 18), dtype=bool)
     observed[:10] = False
-    with (
-        pytest.warns(airnp.EmptyLineWarning),
-        pytest.warns(UserWarning, match="no copies of them can be held out"),
-    ):
-        airnp.complete(RNG.random((20, 18)), observed, grid=GRID[:1], **QUICK)
+    with pytest.warns(airnp.EmptyLineWarning), pytest.warns(UserWarning, match="no copies of them"):
+        airnp.complete(RNG.random((20, 18)), observed, models=CHEAP)
 
 
-def test_a_candidate_that_fails_is_not_chosen() -> None:
-    grid = [{"optimizer": airnp.GradientDescent(1e6)}, *GRID]
-    found = airnp.complete(TRUTH, SEEN, grid=grid, **QUICK)
-    assert found.candidates.candidates[0].error is not None
-    assert "optimizer" not in found.choice
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"kind": "photo"}, "^kind: expected one of 'picture'"),
+        ({"metric": "mse"}, "^metric: expected one of 'mae'"),
+        ({"time_limit": 0}, "^time_limit: expected more than 0 seconds"),
+        ({"fraction": 2}, "^fraction: expected a number between 0 and 1"),
+        ({"kind": "binary"}, "^kind: expected two different values"),
+    ],
+)
+def test_bad_options_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        airnp.complete(TRUTH, SEEN, **options)
+    with pytest.raises(ValueError, match="one matrix, got an array of shape"):
+        airnp.complete(np.zeros((2, 3, 4)))
 
 
-def test_regularizers_cannot_be_given() -> None:
-    with pytest.raises(TypeError, match=r"^regularizers: are what is chosen; .* give a grid"):
-        airnp.complete(TRUTH, SEEN, regularizers=[])
-
-
-def test_bounds_are_kept() -> None:
-    high = float(np.quantile(TRUTH[SEEN], 1))
-    found = airnp.complete(TRUTH, SEEN, grid=GRID, bounds=(0, high), **QUICK)
-    assert found.X.max() <= high
-
-
-def test_all_namespaces(backend: Backend) -> None:
-    found = airnp.complete(backend.array(TRUTH), backend.array(SEEN), grid=GRID, **QUICK)
-    here = airnp.complete(TRUTH, SEEN, grid=GRID, **QUICK)
-    assert type(found.X) is type(backend.array(TRUTH))
-    np.testing.assert_allclose(found.expected_nmae, here.expected_nmae, rtol=1e-6)
-
-
-def test_labels_come_back() -> None:
-    pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame(np.where(SEEN, TRUTH, np.nan), columns=[f"c{j}" for j in range(18)])
-    found = airnp.complete(frame, grid=GRID, bounds={"c0": (0, None)}, **QUICK)
-    assert list(found.completed().columns) == list(frame.columns)
-
-
-def test_columns_of_a_frame_may_have_units() -> None:
-    pandas = pytest.importorskip("pandas")
-    scales = 10.0 ** (np.arange(18) % 5 * 2)
-    plain, wild = (pandas.DataFrame(np.where(SEEN, TRUTH * s, np.nan)) for s in (1.0, scales))
-    one, other = (airnp.complete(table, grid=GRID, **QUICK) for table in (plain, wild))
-    np.testing.assert_allclose(other.completed() / scales, one.completed(), rtol=1e-4, atol=1e-4)
-    np.testing.assert_allclose(other.X / scales, one.X, rtol=1e-4, atol=1e-4)
-    np.testing.assert_array_equal(other.completed().to_numpy()[SEEN], wild.to_numpy()[SEEN])
-    high = float(np.nanmax(plain.to_numpy()[:, 0]))
-    bounded = airnp.complete(plain, grid=GRID, bounds={0: (None, high)}, **QUICK)
-    assert bounded.X[0].max() <= high
-    with pytest.raises(ValueError, match="bounds"):
-        airnp.complete(plain, grid=GRID, bounds=(None, high / 100), **QUICK)
-
-
-# --- the bench ---
-
-
-def test_the_bench_compares_what_is_expected_with_what_is_true(tmp_path: Any, capsys: Any) -> None:
-    problem = Problem(TRUTH.astype(np.float32), SEEN)
-    row = Row("IC 20%", load=lambda seed: problem, printed={})
-    found = bench.measure(row, seed=0, max_iter=60)
-    assert found["z"] == (found["expected"] - found["true"]) / found["standard_error"]
-    assert len(found["candidates"]) == 8  # and the head of the table
-    (tmp_path / "IC_20-0.json").write_text(json.dumps(found))
-    bench.main(["--rows", "IC 20%", "--out", str(tmp_path)])  # reads the file, computes nothing
-    printed = capsys.readouterr().out
-    assert "| IC 20% | 0 |" in printed
-    assert "in 0 of 1" in printed or "in 1 of 1" in printed
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.name)
+def test_every_model_keeps_the_protocol(model: Any) -> None:
+    task = Task(np.where(SEEN, TRUTH, 0.0), SEEN, "ratings", threads=1, give_up=lambda matrix: False)
+    if model.suits(task):
+        answer = model.fit(task)
+        assert answer.matrix.shape == TRUTH.shape
+        assert np.isfinite(answer.matrix).all()
+        assert model.cost(task) > 0

@@ -1,0 +1,352 @@
+"""A tournament: models complete a matrix without some entries, which judge them.
+
+Models begin in the order of their cost. First the cheap ones say whether an entry resembles the ones beside
+it: if models that assume so predict held-out entries clearly better than models that do not, the data is a
+picture and only the former go on; if clearly worse, only the latter do; in doubt all do. An expensive model
+is begun if it fits into the time allowed, and stopped if its held-out error, going on as it did, would not
+become the lowest. Models that may be the best are judged on more draws of held-out entries while time allows.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from airnp.completing.judging import Judges, standard_error
+from airnp.completing.models import Answer, GivenUpError, Model, Task
+from airnp.training.progress import ShareBar
+
+Floats = npt.NDArray[np.float64]
+
+_CHEAP = 0.5
+"""Models that cost at most so many seconds are first, and say whether the data is a picture."""
+
+_FREE, _MULTIPLE = 3.0, 1.0
+"""Without a limit, judging may take so many seconds, or the longest fit and this multiple of it."""
+
+_CLEARLY = 2.0
+"""Standard errors."""
+
+_DRAWS = 3
+_BLENDED = 3
+"""Models of a blend, at most."""
+
+_STEPS = 20
+"""Weights of a blend are multiples of one over this."""
+
+
+@dataclass(eq=False)
+class Entry:
+    """A model in the tournament.
+
+    Attributes
+    ----------
+    model : Model
+    predictions, deviations : list of ndarray
+        What it says about the held-out entries of each draw, and its standard deviations there, if any.
+    seconds : float
+        Of one fit.
+    answer : Answer or None
+        That of the first draw.
+    note : str
+        Why it was not judged.
+    """
+
+    model: Model
+    predictions: list[Floats] = field(default_factory=list, repr=False)
+    deviations: list[Floats | None] = field(default_factory=list, repr=False)
+    seconds: float = float("nan")
+    answer: Answer | None = field(default=None, repr=False)
+    note: str = ""
+
+
+@dataclass(eq=False)
+class Tournament:
+    """Entries, and the draws of held-out entries that judge them.
+
+    Attributes
+    ----------
+    task : Task
+    draws : list of Judges
+    metric : {"mae", "rmse", "auc"}
+    entries : list of Entry
+    interrupted : bool
+    """
+
+    task: Task
+    draws: list[Judges]
+    metric: str
+    entries: list[Entry]
+    ends: float
+    shown: bool = False
+    executor: Executor | None = None
+    interrupted: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        task: Task,
+        models: Sequence[Model],
+        metric: str,
+        *,
+        fraction: float = 0.05,
+        time_limit: float = float("inf"),
+        progress: bool = False,
+        executor: Executor | None = None,
+    ) -> Tournament:
+        """Draw held-out entries, and choose the models that are meant for the data."""
+        draws = [
+            _draw(task, fraction, np.random.default_rng([task.seed, 21, number])) for number in range(_DRAWS)
+        ]
+        chosen = sorted((model for model in models if model.suits(task)), key=lambda each: each.cost(task))
+        ends = time.monotonic() + time_limit
+        return cls(task, draws, metric, [Entry(model) for model in chosen], ends, progress, executor)
+
+    @property
+    def judged(self) -> list[Entry]:
+        """Entries that the first draw has judged, the best first."""
+        found = [entry for entry in self.entries if entry.predictions]
+        return sorted(found, key=lambda entry: self.losses(entry).mean())
+
+    def run(self) -> None:
+        """Judge the models; an interrupt ends this early."""
+        total = sum(entry.model.cost(self.task) for entry in self.entries)
+        self._began = time.monotonic()
+        try:
+            with ShareBar(total, self.shown) as bar:
+                self._run(bar)
+        except KeyboardInterrupt:
+            self.interrupted = True
+            if not self.judged:
+                raise
+
+    def _run(self, bar: ShareBar) -> None:
+        costs = [entry.model.cost(self.task) for entry in self.entries]
+        cheap = [entry for entry, cost in zip(self.entries, costs, strict=True) if cost <= _CHEAP]
+        self._judge_all(cheap, bar)
+        self._leave_out_the_other_kind()
+        rest = [entry for entry in self.entries if entry not in cheap and not entry.note]
+        if self.executor is not None:
+            self._judge_all([entry for entry in rest if self._may_begin(entry)], bar)
+        else:
+            for entry in rest:
+                if self._may_begin(entry):
+                    bar.advance(entry.model.name, 0)
+                    self.judge(entry, 0)
+                bar.advance(entry.model.name, entry.model.cost(self.task))
+        for draw in range(1, len(self.draws)):
+            for entry in self._in_question(draw):
+                if len(entry.predictions) == draw and self._left() > 2 * entry.seconds:
+                    bar.advance(entry.model.name, 0)
+                    self.judge(entry, draw)
+
+    def _judge_all(self, entries: list[Entry], bar: ShareBar) -> None:
+        """Judge models by the first draw: in the executor, or one after the other."""
+        if self.executor is None:
+            for entry in entries:
+                bar.advance(entry.model.name, entry.model.cost(self.task))
+                self.judge(entry, 0)
+            return
+        seen = self.task.without(self.draws[0].held_out)
+        waiting = [(entry, self.executor.submit(_fit, entry.model, seen)) for entry in entries]
+        for entry, future in waiting:
+            self._take(entry, 0, *future.result())
+            bar.advance(entry.model.name, entry.model.cost(self.task))
+
+    def _may_begin(self, entry: Entry) -> bool:
+        cost = entry.model.cost(self.task)
+        if cost > self._left():
+            entry.note = f"not begun: about {cost:.0f} s"
+            return False
+        return True
+
+    def _left(self) -> float:
+        """Return the seconds that judging may still take; the best model has to be fitted again."""
+        now = time.monotonic()
+        best = self.judged[0].seconds if self.judged else 0.0
+        if np.isfinite(self.ends):
+            return self.ends - now - 1.2 * best
+        longest = max((entry.seconds for entry in self.judged), default=0.0)
+        return max(_FREE, (1 + _MULTIPLE) * longest) - (now - self._began)
+
+    def _leave_out_the_other_kind(self) -> None:
+        """Drop models of pictures, or all others, if they predict clearly worse; see the module."""
+        sides = [[e for e in self.judged if e.model.uses_neighbours is side] for side in (True, False)]
+        if self.task.kind == "picture":
+            wrong = [False]
+        elif not all(sides):
+            return
+        else:
+            apart = self.losses(sides[0][0]) - self.losses(sides[1][0])
+            unsure = _CLEARLY * standard_error(apart)
+            wrong = [True] if apart.mean() > unsure else [False] if apart.mean() < -unsure else []
+        for entry in self.entries:
+            if not entry.predictions and entry.model.uses_neighbours in wrong:
+                entry.note = "the data is no picture" if wrong == [True] else "the data is a picture"
+
+    def _in_question(self, draw: int) -> list[Entry]:
+        """Return models whose error may be the lowest, judged by all draws before this one."""
+        if not self.judged or len(self.judged[0].predictions) < draw:
+            return []
+        best = self.judged[0]
+        found = [best]
+        for entry in self.judged[1 : 2 * _BLENDED]:
+            if len(entry.predictions) >= draw:
+                worse = self.losses(entry, draw) - self.losses(best, draw)
+                if worse.mean() <= _CLEARLY * standard_error(worse):
+                    found.append(entry)
+        return found
+
+    def judge(self, entry: Entry, draw: int) -> None:
+        """Fit a model without the entries of a draw, and keep what it says about them."""
+        task = self.task.without(
+            self.draws[draw].held_out,
+            deadline=self.ends,
+            give_up=_Curve(self, draw),
+        )
+        self._take(entry, draw, *_fit(entry.model, task))
+
+    def _take(self, entry: Entry, draw: int, answer: Answer | Exception, seconds: float) -> None:
+        if isinstance(answer, Exception):
+            given_up = isinstance(answer, GivenUpError)
+            entry.note = "given up" if given_up else f"failed: {type(answer).__name__}: {answer}"
+            return
+        held = self.draws[draw].held_out
+        if not np.isfinite(answer.matrix[held]).all():
+            entry.note = "failed: not a number"
+            return
+        entry.seconds = seconds
+        entry.answer = entry.answer or answer
+        entry.predictions.append(answer.matrix[held])
+        entry.deviations.append(None if answer.std is None else answer.std[held])
+
+    def losses(self, entry: Entry, draws: int = 1) -> Floats:
+        """Return the loss of a model in each cluster of the first draws."""
+        return self.losses_of(entry.predictions[:draws])
+
+    def losses_of(self, predictions: Sequence[Floats]) -> Floats:
+        """Return the loss of predictions of the held-out entries of the first draws, cluster by cluster."""
+        parts = [self._losses(judges, found) for judges, found in zip(self.draws, predictions, strict=False)]
+        return np.concatenate(parts)
+
+    def _losses(self, judges: Judges, predicted: Floats) -> Floats:
+        if self.metric == "auc":
+            return 1 - _ranks(predicted, judges.truth > judges.truth.min())
+        if self.task.kind == "binary":
+            predicted = self.decided(predicted)
+        errors = np.abs(predicted - judges.truth) / (1.0 if self.task.kind == "table" else judges.scale)
+        sizes = errors if self.metric == "mae" else errors**2
+        return np.asarray(np.bincount(judges.clusters, weights=sizes) / np.bincount(judges.clusters))
+
+    def decided(self, matrix: Floats) -> Floats:
+        """Return the value of least expected absolute error, if the data are one of two and that counts."""
+        known = self.task.values[self.task.observed]
+        low, high = float(known.min()), float(known.max())
+        if self.metric != "mae":
+            return np.asarray(np.clip(matrix, low, high))
+        return np.where(matrix > (low + high) / 2, high, low)
+
+    def blend(self) -> tuple[list[Entry], Floats]:
+        """Return the best model, or several with the weights of a mean that is clearly better.
+
+        Half of the clusters choose the weights, and the other half compares: the mean has to be better by
+        more than its standard error.
+        """
+        count = len(self.judged[0].predictions)
+        used = [entry for entry in self.judged if len(entry.predictions) >= count]
+        used = sorted(used, key=lambda entry: self.losses(entry, count).mean())[:_BLENDED]
+        best = used[0]
+        alone = [best], np.ones(1)
+        if len(used) < 2 or self.metric == "auc":
+            return alone
+        single = self.losses(best, count)
+        gains = np.empty_like(single)
+        half = np.random.default_rng([self.task.seed, 23]).random(len(single)) < 0.5
+        for side in (half, ~half):
+            if side.all() or not side.any():
+                return alone
+            gains[~side] = (single - self._mixed_losses(used, self._weights(used, count, side), count))[~side]
+        if gains.mean() <= standard_error(gains):
+            return alone
+        weights = self._weights(used, count, np.ones(len(single), bool))
+        return [e for e, w in zip(used, weights, strict=True) if w > 0], weights[weights > 0]
+
+    def _mixed_losses(self, entries: list[Entry], weights: Floats, count: int) -> Floats:
+        mixed = [
+            sum((w * e.predictions[k] for w, e in zip(weights, entries, strict=True)), np.zeros(()))
+            for k in range(count)
+        ]
+        return self.losses_of(mixed)
+
+    def _weights(self, entries: list[Entry], count: int, clusters: Any) -> Floats:
+        """Return non-negative weights that sum to 1, found greedily: one model is added at a time."""
+        votes = np.zeros(len(entries))
+        for step in range(_STEPS):
+            trials = votes + np.eye(len(entries))
+            means = [self._mixed_losses(entries, t / (step + 1), count)[clusters].mean() for t in trials]
+            votes = trials[int(np.argmin(means))]
+        return np.asarray(votes / _STEPS)
+
+
+class _Curve:
+    """Decides by the held-out errors so far whether a slow model can still have the lowest one.
+
+    Between half of the time and now the error fell by some amount. It is given up if twice that, for the
+    time until twice as long, would not be enough.
+    """
+
+    def __init__(self, tournament: Tournament, draw: int) -> None:
+        self.tournament, self.draw = tournament, draw
+        self.errors: list[float] = []
+
+    def __call__(self, matrix: Floats) -> bool:
+        """Return whether to give up, given the matrix so far."""
+        judges = self.tournament.draws[self.draw]
+        predicted = matrix[judges.held_out]
+        self.errors.append(float(self.tournament._losses(judges, predicted).mean()))
+        if len(self.errors) < 8 or not self.tournament.judged:
+            return False
+        best = float(self.tournament.losses(self.tournament.judged[0]).mean())
+        fell = self.errors[len(self.errors) // 2] - self.errors[-1]
+        return self.errors[-1] - 2 * max(fell, 0.0) > best
+
+
+def _draw(task: Task, fraction: float, rng: np.random.Generator) -> Judges:
+    """Draw held-out entries; columns that are missing together are held out together."""
+    if task.owners is None:
+        return Judges.draw(task.values, task.observed, fraction, rng)
+    _, first, place = np.unique(task.owners, return_index=True, return_inverse=True)
+    judges = Judges.draw(task.values[:, first], task.observed[:, first], fraction, rng)
+    labels = np.full(judges.held_out.shape, -1)
+    labels[judges.held_out] = judges.clusters
+    wide = labels[:, place]
+    held = wide >= 0
+    return replace(judges, held_out=held, clusters=wide[held], truth=task.values[held])
+
+
+def _fit(model: Model, task: Task) -> tuple[Answer | Exception, float]:
+    """Return the answer of a model, or its error, and the seconds that it took."""
+    began = time.perf_counter()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            answer: Answer | Exception = model.fit(task)
+    except Exception as error:
+        answer = error
+    return answer, time.perf_counter() - began
+
+
+def _ranks(scores: Floats, positive: npt.NDArray[np.bool_]) -> Floats:
+    """Return for each positive entry the share of negative ones with a lower score."""
+    others = np.sort(scores[~positive])
+    if not len(others) or not positive.any():
+        return np.full(2, 0.5)
+    below, upto = (np.searchsorted(others, scores[positive], side) for side in ("left", "right"))
+    return np.asarray((below + upto) / (2 * len(others)))
