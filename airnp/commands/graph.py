@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import csv
 import io
+import re
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from html import escape
@@ -147,6 +148,15 @@ def _write_csv(file: BinaryIO, graph: Graph, labels: Labels) -> None:
     text.detach()
 
 
+_NO_XML = re.compile("[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
+"""Characters that XML 1.0 cannot hold, escaped or not."""
+
+
+def _xml_text(label: Any) -> str:
+    """Return a label as XML holds it; � stands for characters that it cannot."""
+    return escape(_NO_XML.sub("\ufffd", str(label)), quote=False).replace("\r", "&#13;")
+
+
 def _write_graphml(file: BinaryIO, graph: Graph, labels: Labels) -> None:
     nodes = range(graph.n_nodes) if labels is None else labels
     lines = [
@@ -157,7 +167,7 @@ def _write_graphml(file: BinaryIO, graph: Graph, labels: Labels) -> None:
         '<graph edgedefault="undirected">',
         # Labels may occur twice, so they are no ids.
         *(
-            f'<node id="{number}"><data key="label">{escape(str(label), quote=False)}</data></node>'
+            f'<node id="{number}"><data key="label">{_xml_text(label)}</data></node>'
             for number, label in enumerate(nodes)
         ),
         *(

@@ -85,7 +85,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with _plain_warnings(options):
             code = COMMANDS[options.command].run(options)
-            sys.stdout.flush()  # here, so that a closed pipe raises inside of this block
+            if sys.stdout is not None:  # as after >&-
+                sys.stdout.flush()  # here, so that a closed pipe raises inside of this block
             return code
     except ModuleNotFoundError:
         raise  # a bug; the commands raise a plain ImportError that names the extra to install

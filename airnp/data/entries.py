@@ -35,6 +35,17 @@ class Pattern:
     indices: Indices
     width: int
 
+    def check(self) -> None:
+        """Raise ValueError unless the arrays describe a pattern; those of a file may not."""
+        starts, places = self.indptr, self.indices
+        if starts.ndim != 1 or places.ndim != 1 or {starts.dtype.kind, places.dtype.kind} != {"i"}:
+            raise ValueError(f"pattern: expected vectors of integers, got {starts.dtype} and {places.dtype}")
+        ascends = len(starts) > 0 and starts[0] == 0 and bool((starts[1:] >= starts[:-1]).all())
+        if not ascends or starts[-1] != len(places):
+            raise ValueError("pattern: its lines do not divide its entries")
+        if len(places) and not 0 <= places.min() <= places.max() < self.width:
+            raise ValueError(f"pattern: expected positions from 0 to {self.width - 1}")
+
     @property
     def lines(self) -> int:
         """Number of lines."""
@@ -110,6 +121,14 @@ class Entries:
     def column_counts(self) -> Indices:
         """Entries in each column, shape (n,)."""
         return np.bincount(self.pattern.indices, minlength=self.pattern.width)
+
+    def check(self) -> None:
+        """Raise ValueError unless there is a number for each place of the pattern."""
+        for array in (self.values, self.values if self.weights is None else self.weights):
+            if array.shape != self.pattern.indices.shape or array.dtype != self.values.dtype:
+                raise ValueError(f"entries: expected {len(self.pattern.indices)} numbers, got {array.shape}")
+        if self.values.dtype not in (np.float32, np.float64):
+            raise ValueError(f"entries: expected float32 or float64, got {self.values.dtype}")
 
     def with_values(self, values: Floats) -> Entries:
         """Return other values at the same places."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from airnp import masks
 from airnp.datasets.catalogue import ENTRIES, FILES, Dataset
 from airnp.datasets.download import locate
-from airnp.images.formats import load_pillow
+from airnp.images.formats import PILLOW_FORMATS, load_pillow
 
 Matrix = NDArray[np.float64]
 
@@ -208,7 +208,9 @@ def _dataset(name: str, matrix: NDArray[np.float64], **parts: Any) -> Dataset:
 
 def open_picture(path: Path) -> Any:
     """Return the file as a Pillow image."""
-    return load_pillow('reading pictures needs Pillow: pip install "airnp[data]"').Image.open(path)
+    return load_pillow('reading pictures needs Pillow: pip install "airnp[data]"').Image.open(
+        path, formats=PILLOW_FORMATS
+    )
 
 
 def read_picture(path: Path, shape: tuple[int, int]) -> Matrix:

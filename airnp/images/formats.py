@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import io
+import struct
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -30,6 +31,12 @@ _FORMATS = {
 }
 SUFFIXES = tuple(_FORMATS)
 """The suffixes of file names that can be read and written."""
+
+PILLOW_FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF")
+"""What Pillow may take a file for, whatever its name: none of these starts another program."""
+
+_MOST_BYTES = 2**30
+"""Size of the largest picture that is decoded."""
 
 _OPAQUE_ONLY = ("JPEG", "BMP")
 _BYTES_ONLY = ("JPEG", "BMP", "WEBP")
@@ -101,6 +108,8 @@ def read(path: Path) -> Picture:
         if content.startswith((b"II*\0", b"MM\0*")):
             return _read_tiff(content)
         if _is_deep_png(content):
+            width, height = struct.unpack(">II", content[16:24])
+            _check_pixels(width, height, {2: 3, 4: 2, 6: 4}[content[25]], 2)
             return _from_array(_imagecodecs().png_decode(content))
         return _read_with_pillow(content)
     except PictureError as error:
@@ -138,6 +147,15 @@ def write(file: BinaryIO, kind: str, picture: Picture) -> None:
         _write_with_pillow(file, format_, pixels, picture.profile)
 
 
+def _check_pixels(width: int, height: int, channels: int, depth: int) -> None:
+    """Raise unless a picture has a size that is decoded; a small file can declare any."""
+    if width * height * channels * depth > _MOST_BYTES:
+        raise PictureError(
+            f"it declares {width}×{height} pixels, {width * height * channels * depth / 2**30:.1f} GiB; "
+            f"at most {_MOST_BYTES / 2**30:.0f} GiB are decoded"
+        )
+
+
 def _from_array(array: Pixels) -> Picture:
     """Return an array (H, W) or (H, W, channels) as a picture."""
     if array.dtype not in (np.uint8, np.uint16):
@@ -155,7 +173,8 @@ def _from_array(array: Pixels) -> Picture:
 
 def _read_with_pillow(content: bytes) -> Picture:
     pillow = load_pillow()
-    with pillow.Image.open(io.BytesIO(content)) as opened:
+    with pillow.Image.open(io.BytesIO(content), formats=PILLOW_FORMATS) as opened:
+        _check_pixels(opened.width, opened.height, len(opened.getbands()), 1)
         if getattr(opened, "n_frames", 1) > 1:
             raise PictureError("expected one picture, found several in one file")
         profile = opened.info.get("icc_profile")
@@ -219,8 +238,18 @@ def _read_tiff(content: bytes) -> Picture:
         page = opened.pages.first
         if page.photometric not in (_GREY, _RGB) or page.axes not in ("YX", "YXS", "SYX"):
             raise PictureError("it is none of grey and RGB, with or without alpha; convert it")
+        _check_pixels(page.imagewidth, page.imagelength, page.samplesperpixel, page.dtype.itemsize)
         array = page.asarray()
-    return _from_array(np.moveaxis(array, 0, -1) if page.axes == "SYX" else array)
+        orientation = page.tags.get("Orientation")
+    array = np.moveaxis(array, 0, -1) if page.axes == "SYX" else array
+    return _from_array(_upright(array, 1 if orientation is None else int(orientation.value)))
+
+
+def _upright(array: Pixels, orientation: int) -> Pixels:
+    """Return pixels as they are to be seen, from the orientation 1 to 8 of TIFF and EXIF."""
+    mirrored = array[:, ::-1] if orientation in (2, 4, 5, 7) else array
+    turns = {3: 2, 4: 2, 5: 1, 6: 3, 7: 3, 8: 1}.get(orientation, 0)
+    return np.ascontiguousarray(np.rot90(mirrored, turns))
 
 
 def _write_tiff(file: BinaryIO, pixels: Pixels, picture: Picture) -> None:

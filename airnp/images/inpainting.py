@@ -181,7 +181,7 @@ def inpaint(
     layout = Layout.of(host.shape, channel_axis, time_axis)
     picture = MaskedImage.of(host, unmasked, mask, layout)
     limits = PixelLimits.of(host.dtype, bounds)
-    answer = np.empty(host.shape, host.dtype) if out is None else _checked_out(out, host, home)
+    answer = np.empty(host.shape, host.dtype) if out is None else _checked_out(out, host, home, mask)
     if xp is None and home is not None:
         xp, device = home[0], home[1] if device is None else device
     work = _Work(
@@ -401,7 +401,7 @@ def _checked_checkpoint(checkpoint: Any) -> Checkpoint | None:
     return Checkpoint(checkpoint)
 
 
-def _checked_out(out: Any, host: Values, home: Any) -> Values:
+def _checked_out(out: Any, host: Values, home: Any, mask: Any) -> Values:
     if not isinstance(out, np.ndarray) or home is not None:
         raise TypeError(
             "out: expected a NumPy array, for an image that is one, "
@@ -415,6 +415,8 @@ def _checked_out(out: Any, host: Values, home: Any) -> Values:
         raise ValueError("out: expected an array that may be written to")
     if np.may_share_memory(out, host):
         raise ValueError("out: expected memory of its own, got that of image")
+    if isinstance(mask, np.ndarray) and np.may_share_memory(out, mask):
+        raise ValueError("out: expected memory of its own, got that of mask")
     return out
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from airnp._arrays import to_numpy
-from airnp.images.formats import load_pillow
+from airnp.images.formats import PILLOW_FORMATS, load_pillow
 from airnp.masks.sampling import Mask, checked_between, checked_shape
 
 _NEEDS_PILLOW = '{} needs Pillow: pip install "airnp[images]"'
@@ -149,7 +149,9 @@ def _endless_lines(words: Sequence[tuple[str, float]], width: int) -> Iterator[s
 def _grey_values(image: Any) -> NDArray[Any]:
     """Read a file, a Pillow image or an array as grey values, shape (h, w)."""
     if isinstance(image, str | os.PathLike):
-        with load_pillow(_NEEDS_PILLOW.format("from_image with a file")).Image.open(image) as opened:
+        with load_pillow(_NEEDS_PILLOW.format("from_image with a file")).Image.open(
+            image, formats=PILLOW_FORMATS
+        ) as opened:
             return _grey_of_pillow(opened)
     # Recognised by its methods, so that arrays need no Pillow.
     if hasattr(image, "convert") and hasattr(image, "getbands"):

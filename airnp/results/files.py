@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import os
 import zipfile
 from collections.abc import Iterator, Sequence
@@ -15,6 +16,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from airnp._arrays import check_indices
 from airnp.data.bounds import Bounds
 from airnp.data.entries import Pattern
 from airnp.data.inputs import Labels
@@ -140,6 +142,8 @@ def _read_arrays(file: BinaryIO, without: str | None) -> dict[str, Any]:
     size = file.seek(0, os.SEEK_END)
     arrays: dict[str, Any] = {}
     with zipfile.ZipFile(file) as archive:
+        if sum(member.compress_size for member in archive.infolist()) > size:
+            raise ValueError("its members overlap")
         for member in archive.infolist():
             # Sizes are not under a checksum: do not ask for memory that no honest file needs.
             if member.compress_type != zipfile.ZIP_STORED or member.compress_size > size:
@@ -151,8 +155,39 @@ def _read_arrays(file: BinaryIO, without: str | None) -> dict[str, Any]:
             content = archive.read(member)
             if len(content) != member.file_size:
                 raise ValueError(f"its member {member.filename!r} is cut off")
-            arrays[name] = np.load(io.BytesIO(content), allow_pickle=False)
+            arrays[name] = read_array(io.BytesIO(content), len(content))
     return arrays
+
+
+def read_array(file: BinaryIO, size: int) -> Any:
+    """Return the array of an ``.npy`` file, without pickle, once its size is known to be that of its header.
+
+    NumPy asks for memory before it reads, so that a header of a few bytes could ask for any amount.
+
+    Parameters
+    ----------
+    file : binary file
+        At its start.
+    size : int
+        Bytes that the file has.
+    """
+    check_array_header(file, size)
+    file.seek(0)
+    return np.lib.format.read_array(file, allow_pickle=False)
+
+
+def check_array_header(file: Any, size: int) -> None:
+    """Raise unless ``size`` bytes can hold the array that the header of an ``.npy`` file declares."""
+    readers = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }
+    version = np.lib.format.read_magic(file)
+    if version not in readers:
+        raise ValueError(f"expected version 1.0 or 2.0 of the .npy format, got {version}")
+    shape, _, dtype = readers[version](file)
+    if dtype.hasobject or min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize > size:
+        raise ValueError(f"its header says {shape} of {dtype}, which {size} bytes cannot hold")
 
 
 def _check_header(header: dict[str, Any], arrays: dict[str, Any]) -> None:
@@ -177,6 +212,7 @@ def assembled(header: dict[str, Any], arrays: dict[str, Any]) -> Any:
         name.removeprefix("history_"): array for name, array in arrays.items() if name.startswith("history_")
     }
     best = arrays["best_iter"]
+    _check_dense(header, arrays)
     return FitResult(
         matrix=arrays["matrix"],
         factors=[arrays[f"factor_{level}"] for level in range(header["depth"])],
@@ -197,6 +233,81 @@ def assembled(header: dict[str, Any], arrays: dict[str, Any]) -> Any:
     )
 
 
+def _expect(arrays: dict[str, Any], name: str, kinds: str, *shapes: tuple[int, ...]) -> None:
+    """Raise unless an array has one of the shapes, and a dtype of one of the kinds."""
+    array = arrays[name]
+    if array.dtype.kind not in kinds or array.shape not in shapes:
+        wanted = " or ".join(map(str, shapes))
+        raise ValueError(f"its {name} is {array.dtype} of shape {array.shape}, expected {wanted}")
+
+
+def _check_dense(header: dict[str, Any], arrays: dict[str, Any]) -> None:
+    """Raise unless shapes, dtypes and indices of all arrays are those of one fit."""
+    matrix = arrays["matrix"]
+    if matrix.ndim < 2 or matrix.dtype not in (np.float32, np.float64):
+        raise ValueError(f"its matrix is {matrix.dtype} of shape {matrix.shape}")
+    *batch, m, n = matrix.shape
+    stack = tuple(batch)
+    depth, rank = int(header["depth"]), arrays["factor_0"].shape[-2]
+    for level in range(depth):
+        rows, columns = m if level == depth - 1 else rank, n if level == 0 else rank
+        _expect(arrays, f"factor_{level}", "f", (*stack, rows, columns))
+        if arrays[f"factor_{level}"].dtype != matrix.dtype:
+            raise ValueError(f"its factor_{level} has another dtype than its matrix")
+    for name in ("offset", "scale"):
+        _expect(arrays, name, "f", (*stack, 1, 1))
+    _expect(arrays, "best_iter", "iu", stack, ())
+    if "mask" in arrays or "observed" in arrays:
+        _expect(arrays, "mask", "b", matrix.shape)
+        _expect(arrays, "observed", "fiub", matrix.shape)
+    if "calibration_positions" in arrays:
+        count = len(arrays["calibration_positions"])
+        _expect(arrays, "calibration_positions", "iu", (count, matrix.ndim))
+        for name, kinds in (("values", "f"), ("predictions", "f"), ("folds", "iu")):
+            _expect(arrays, f"calibration_{name}", kinds, (count,))
+        places = arrays["calibration_positions"]
+        if count and not ((places >= 0) & (places < matrix.shape)).all():
+            raise ValueError("its calibration_positions are outside of its matrix")
+    _check_bounds(arrays, n)
+    _check_history(arrays)
+    for position in range(len(header["regularizers"])):
+        prefix = f"regularizer_{position}_"
+        _expect(arrays, prefix + "energy", "f", stack)
+        for name in ("adjacency", "parameter"):
+            if prefix + name in arrays:
+                nodes = arrays[prefix + name].shape[-1:] * 2
+                _expect(arrays, prefix + name, "f", (*stack, *nodes), nodes)
+
+
+def _check_bounds(arrays: dict[str, Any], n: int) -> None:
+    if "bounds_low" in arrays:
+        for name, kinds in (("low", "f"), ("high", "f"), ("whole", "b")):
+            _expect(arrays, f"bounds_{name}", kinds, (), (n,))
+
+
+def _check_history(arrays: dict[str, Any]) -> None:
+    columns = {name: array for name, array in arrays.items() if name.startswith("history_")}
+    for name, column in columns.items():
+        if column.dtype.kind not in "iuf" or column.shape[:1] != (len(columns["history_iteration"]),):
+            raise ValueError(f"its {name} is {column.dtype} of shape {column.shape}")
+
+
+def _graph_of(parts: tuple[Any, ...]) -> Any:
+    """Return a square sparse matrix, whose indices are checked: SciPy does not."""
+    from scipy.sparse import csr_array
+
+    data, indices, indptr = parts
+    if data.dtype.kind not in "biuf" or any(part.dtype.kind not in "iu" for part in (indices, indptr)):
+        raise ValueError("its graph has arrays of other dtypes")
+    nodes = len(indptr) - 1
+    graph = csr_array((nodes, nodes), dtype=data.dtype)
+    graph.data, graph.indices, graph.indptr = data, indices, indptr
+    if data.shape != indices.shape or data.ndim != 1:
+        raise ValueError("its graph has arrays of different lengths")
+    check_indices("its graph", graph)
+    return csr_array((data, indices, indptr), shape=(nodes, nodes))
+
+
 def _bounds(arrays: dict[str, Any]) -> Bounds | None:
     if "bounds_low" not in arrays:
         return None
@@ -214,11 +325,7 @@ def _regularizer(position: int, item: list[Any], arrays: dict[str, Any]) -> Fitt
     prefix = f"regularizer_{position}_"
     adjacency = arrays.get(prefix + "adjacency")
     if prefix + "indptr" in arrays:
-        from scipy.sparse import csr_array
-
-        nodes = len(arrays[prefix + "indptr"]) - 1
-        parts = tuple(arrays[prefix + part] for part in ("data", "indices", "indptr"))
-        adjacency = csr_array(parts, shape=(nodes, nodes))
+        adjacency = _graph_of(tuple(arrays[prefix + part] for part in _CSR))
     name, description, weight = item
     return FittedRegularizer(
         str(name),
@@ -287,6 +394,19 @@ def assembled_sparse(header: dict[str, Any], arrays: dict[str, Any]) -> SparseFi
     history = {
         name.removeprefix("history_"): array for name, array in arrays.items() if name.startswith("history_")
     }
+    (m, rank), n = arrays["row_factors"].shape, len(arrays["column_factors"])
+    dtype = arrays["row_factors"].dtype
+    _expect(arrays, "column_factors", "f", (n, rank))
+    if header["mean"] is not None:
+        _expect(arrays, "row_offsets", "f", (m,))
+        _expect(arrays, "column_offsets", "f", (n,))
+    for name in ("row_factors", "column_factors", "row_offsets", "column_offsets"):
+        if name in arrays and arrays[name].dtype not in (np.float32, np.float64):
+            raise ValueError(f"its {name} are {arrays[name].dtype}")
+    if arrays["column_factors"].dtype != dtype:
+        raise ValueError("its factors have different dtypes")
+    _check_bounds(arrays, n)
+    _check_history(arrays)
     offsets = None
     if header["mean"] is not None:
         offsets = Offsets(float(header["mean"]), arrays["row_offsets"], arrays["column_offsets"])
@@ -331,11 +451,7 @@ def _graph(
     *,
     arrays: dict[str, Any],
 ) -> SparseGraph:
-    from scipy.sparse import csr_array
-
-    parts = tuple(arrays[f"graph_{place}_{part}"] for part in _CSR)
-    nodes = len(parts[2]) - 1
-    adjacency = csr_array(parts, shape=(nodes, nodes))
+    adjacency = _graph_of(tuple(arrays[f"graph_{place}_{part}"] for part in _CSR))
     return SparseGraph(str(name), str(description), float(weight), float(energy), adjacency, bool(learned))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import io
+import os
 import zipfile
 from dataclasses import replace
 from importlib import import_module
@@ -12,13 +13,17 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from airnp._devices import available_memory
+from airnp.results.files import check_array_header, read_array
 from airnp.tables.table import Reading, Table, TableError, as_array, from_array, from_sparse, in_file_dtype
 from airnp.tables.text import find_column
 
 
 def read_npy(file: BinaryIO, reading: Reading) -> Table:
     """Read the array of a file."""
-    return from_array(np.lib.format.read_array(file, allow_pickle=False))
+    size = file.seek(0, os.SEEK_END)
+    file.seek(0)
+    return from_array(read_array(file, size))
 
 
 def write_npy(file: BinaryIO, table: Table) -> None:
@@ -56,6 +61,7 @@ def read_sparse_npz(file: BinaryIO) -> Any | None:
     """Return the sparse matrix that SciPy saved; None if the file holds other arrays."""
     if holds_result(file):
         raise TableError("is a result saved by airnp, not a table; airnp.load and airnp graph read it")
+    _check_archive(file)
     with zipfile.ZipFile(file) as archive:
         found = {"format.npy", "shape.npy", "data.npy"} <= set(archive.namelist())
     file.seek(0)
@@ -64,6 +70,23 @@ def read_sparse_npz(file: BinaryIO) -> Any | None:
     from scipy.sparse import load_npz
 
     return load_npz(file)
+
+
+def _check_archive(file: BinaryIO) -> None:
+    """Raise unless the arrays of an archive are as large as they say, and fit into memory together."""
+    size = file.seek(0, os.SEEK_END)
+    with zipfile.ZipFile(file) as archive:
+        members = archive.infolist()
+        if sum(member.compress_size for member in members) > size:
+            raise TableError("its members overlap, which no honest archive needs")
+        total = sum(member.file_size for member in members)
+        if total > available_memory():
+            raise TableError(f"its arrays need {total / 2**30:.1f} GiB, there are not as many")
+        for member in members:
+            if member.filename.endswith(".npy"):
+                with archive.open(member) as content:
+                    check_array_header(content, member.file_size)
+    file.seek(0)
 
 
 def holds_result(file: Path | BinaryIO) -> bool:

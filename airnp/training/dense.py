@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from airnp._arrays import Array, from_numpy, to_numpy
+from airnp._arrays import Array, dtype_name, from_numpy, to_numpy
 from airnp.data.holdout import how_many, like_the_gaps
 from airnp.data.inputs import Labels, Observations
 from airnp.data.linearmaps import Transform, measurement_operator
@@ -177,6 +177,7 @@ class DenseTask:
         seen = Observations(
             stored["values"], stored["mask"], stored["weights"], place.xp, place.device, place.dtype, labels
         )
+        _check_stored(stored, place.dtype)
         operator = stored["operator"]
         if operator is not None:
             operator, _ = Operator.parts(operator)
@@ -193,6 +194,22 @@ class DenseTask:
             list(stored["regularizers"]), stored["depth"], stored["rank"], stored["fidelity"]
         )
         return cls(data, settings, engine)
+
+
+def _check_stored(stored: dict[str, Any], dtype: str) -> None:
+    """Raise ValueError unless the arrays of a file have the shapes and dtypes of one problem."""
+    shape = tuple(stored["values"].shape)
+    kinds = {"values": dtype, "mask": "bool", "weights": dtype, "original": dtype}
+    for name, kind in kinds.items():
+        array = stored[name]
+        if array is not None and (tuple(array.shape) != shape or dtype_name(array.dtype) != kind):
+            raise ValueError(f"{name}: expected {kind} {shape}, the file has {array.dtype} {array.shape}")
+    batch = shape[:-2] if stored["operator"] is None else ()
+    if stored["operator"] is None and shape[-2:] != tuple(stored["shape"]):
+        raise ValueError(f"values: expected {tuple(stored['shape'])}, the file has {shape}")
+    for name in ("offset", "scale"):
+        if tuple(stored[name].shape) != (*batch, 1, 1) or dtype_name(stored[name].dtype) != dtype:
+            raise ValueError(f"{name}: expected {dtype} {(*batch, 1, 1)}, the file has {stored[name].shape}")
 
 
 def _fitted_regularizers(objective: Objective, params: list[Array]) -> list[FittedRegularizer]:

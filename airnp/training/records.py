@@ -16,7 +16,7 @@ import numpy.typing as npt
 from array_api_compat import is_array_api_obj, is_numpy_array
 
 from airnp import regularizers
-from airnp._arrays import Array, to_numpy
+from airnp._arrays import Array, check_indices, to_numpy
 from airnp.data.bounds import Bounds
 from airnp.data.entries import Entries, Pattern
 from airnp.data.linearmaps import Blocks, Columns, Rows
@@ -134,6 +134,15 @@ def _host_sparse(tree: Any) -> Any:
     return sparse.csr_array(tree)
 
 
+def _check_edges(edges: Edges) -> None:
+    """Raise ValueError unless edges connect nodes of one graph."""
+    nodes = edges.pattern.lines
+    if edges.pattern.width != nodes:
+        raise ValueError(f"edges: expected a graph of {nodes} nodes, got {edges.pattern.width} ends")
+    if edges.order is not None and not np.array_equal(np.sort(edges.order), np.arange(nodes)):
+        raise ValueError(f"edges: expected an order of {nodes} nodes")
+
+
 def unpacked(
     packed: Any,
     arrays: dict[str, npt.NDArray[Any]],
@@ -171,7 +180,15 @@ def unpacked(
         if "sparse" in part:
             from scipy.sparse import csr_array
 
-            return csr_array(tuple(tree(part["sparse"])), shape=tuple(part["shape"]))
-        return _CLASSES[part["class"]](**{name: tree(each) for name, each in part["arguments"].items()})
+            matrix = csr_array(tuple(part["shape"]))
+            matrix.data, matrix.indices, matrix.indptr = tree(part["sparse"])
+            check_indices("sparse", matrix)
+            return csr_array((matrix.data, matrix.indices, matrix.indptr), shape=matrix.shape)
+        made = _CLASSES[part["class"]](**{name: tree(each) for name, each in part["arguments"].items()})
+        if isinstance(made, Pattern | Entries):
+            made.check()
+        if isinstance(made, Edges):
+            _check_edges(made)
+        return made
 
     return tree(packed)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from airnp._arrays import Array, copied
+from airnp._arrays import Array, copied, dtype_name
 from airnp.optimizers import delayed
 from airnp.training.monitors import Monitor
 from airnp.training.options import Options
@@ -257,6 +257,15 @@ class Run:
             resumable=options.checkpoint is not None,
         )
 
+    def _check_dtypes(self, params: list[Array]) -> None:
+        """Raise unless stored parameters have the dtype of the fit, and as many axes as its own."""
+        wanted = [len(shape) for shape in self.objective.param_shapes]
+        if [param.ndim for param in params] != wanted:
+            raise ValueError(f"params: expected {len(wanted)} arrays like those of the run")
+        for param in params:
+            if dtype_name(param.dtype) != self._task.dtype:
+                raise ValueError(f"params: expected {self._task.dtype}, the file has {param.dtype}")
+
     def _resume(self, state: RunState, result: Any) -> None:
         """Take over where another run was."""
         if state.held_out != _hash(self._held_out):
@@ -277,6 +286,7 @@ class Run:
                 f"have made {self.limit} with max_iter={self.options.max_iter}; give more"
             )
         if state.structure is not None:
+            _check_nodes(self.objective.structure, state.structure)
             self.objective.structure = state.structure
         shapes = [tuple(param.shape) for param in state.params]
         if shapes != self.objective.param_shapes:
@@ -284,10 +294,29 @@ class Run:
                 f"regularizers: expected those of the run, whose factors and graphs have shapes {shapes}; "
                 f"these need {self.objective.param_shapes}"
             )
+        for params in (state.params, *_chosen_params([state.chosen, state.monitors])):
+            self._check_dtypes(params)
         history = result.history
         history.truncate(state.iteration)
         self.recorder.restore(history, state.energies)
         self.steps = self._made_steps(self.objective.adopt(state.params), state.iteration, state.memory)
+
+
+def _chosen_params(tree: Any) -> list[list[Array]]:
+    """Return the parameters of all choices in lists and dicts."""
+    if isinstance(tree, Choice):
+        return [tree.params] if tree.params else []
+    parts = list(tree.values()) if isinstance(tree, dict) else tree if isinstance(tree, list | tuple) else []
+    return [params for part in parts for params in _chosen_params(part)]
+
+
+def _check_nodes(own: Any, stored: Any) -> None:
+    """Raise unless stored graphs have the nodes of the objective's own."""
+    pairs = zip(own, stored, strict=True) if isinstance(own, list | tuple) else [(own, stored)]
+    for mine, other in pairs:
+        pattern, found = getattr(mine, "pattern", None), getattr(other, "pattern", None)
+        if pattern is not None and (found is None or found.lines != pattern.lines):
+            raise ValueError(f"regularizers: expected a graph of {pattern.lines} nodes in the file")
 
 
 def _hash(held_out: Bools | None) -> str:

@@ -57,7 +57,11 @@ class Steps:
         self.params = params
         self.iteration = start
         self._objective, self._optimizer, self._engine, self._origin = objective, optimizer, engine, origin
-        self._state = optimizer.init(params, objective.kinds(params)) if memory is None else memory
+        fresh = optimizer.init(params, objective.kinds(params))
+        # What comes from a file must have the shapes and dtypes that the optimiser would have made.
+        if memory is not None:
+            map_arrays(_checked_like, memory, fresh)
+        self._state = fresh if memory is None else memory
         self._memory = objective.engine.memory(params[0])
         self._run = self._prepared()
         self._kept = [copied(param) for param in params]
@@ -155,6 +159,12 @@ def _overwrite(target: Array, source: Array) -> Array:
         return copied(source)
     target[...] = source
     return target
+
+
+def _checked_like(stored: Array, own: Array) -> Array:
+    if tuple(stored.shape) != tuple(own.shape) or stored.dtype != own.dtype:
+        raise ValueError(f"optimizer: expected {own.dtype} {own.shape}, got {stored.dtype} {stored.shape}")
+    return stored
 
 
 def map_arrays(function: Callable[..., Any], tree: Any, *others: Any) -> Any:

@@ -2,10 +2,12 @@
 
 import builtins
 import dataclasses
+import io
 import json
 import os
 import signal
 import subprocess
+import sys
 import warnings
 from pathlib import Path
 
@@ -386,3 +388,23 @@ def test_bench_ended_by_a_signal(clone):
         encoding="utf-8",
     )
     assert main("bench echo") == 128 + 15
+
+
+def test_a_closed_standard_output_is_no_crash():
+    command = f"exec {sys.executable} -m airnp info >&-"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_control_characters_in_labels_make_valid_graphml():
+    from xml.etree import ElementTree
+
+    from scipy.sparse import csr_array
+
+    from airnp.commands.graph import _write_graphml
+    from airnp.results.graphs import Graph
+
+    file = io.BytesIO()
+    _write_graphml(file, Graph(csr_array(np.ones((2, 2)))), ["a\x00\x0b\x1b<b\r", "\ud800 c"])
+    root = ElementTree.fromstring(file.getvalue())
+    assert [data.text for data in root.iter() if data.get("key") == "label"] == ["a���<b\r", "� c"]
