@@ -149,7 +149,7 @@ def _head(module: str, kernel: str) -> re.Match[str]:
 
 @cache
 def _choose_compiler() -> None:
-    """Load NVRTC in the version of CuPy's CUDA, which CuPy then takes unless a newer one is loaded already."""
+    """Load NVRTC in the version of CuPy's CUDA, which CuPy takes unless a newer one is loaded already."""
     with suppress(OSError):  # CuPy says what is missing
         load_library("nvrtc")
 
