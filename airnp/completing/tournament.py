@@ -4,7 +4,8 @@ Models begin in the order of their cost. First the cheap ones say whether an ent
 it: if models that assume so predict held-out entries clearly better than models that do not, the data is a
 picture and only the former go on; if clearly worse, only the latter do; in doubt all do. An expensive model
 is begun if it fits into the time allowed, and stopped if its held-out error, going on as it did, would not
-become the lowest. Models that may be the best are judged on more draws of held-out entries while time allows.
+become the lowest. Without a limit, the first of each kind is always begun. Models that may be the best are
+judged on more draws of held-out entries while time allows.
 """
 
 from __future__ import annotations
@@ -119,6 +120,7 @@ class Tournament:
         """Judge the models; an interrupt ends this early."""
         total = sum(entry.model.cost(self.task) for entry in self.entries)
         self._began = time.monotonic()
+        self._first: list[Entry | None] = []
         try:
             with ShareBar(total, self.shown) as bar:
                 self._run(bar)
@@ -133,6 +135,9 @@ class Tournament:
         self._judge_all(cheap, bar)
         self._leave_out_the_other_kind()
         rest = [entry for entry in self.entries if entry not in cheap and not entry.note]
+        for side in (True, False):
+            self._first.append(next((e for e in rest if e.model.uses_neighbours is side), None))
+        self._began = time.monotonic()
         if self.executor is not None:
             self._judge_all([entry for entry in rest if self._may_begin(entry)], bar)
         else:
@@ -162,7 +167,9 @@ class Tournament:
 
     def _may_begin(self, entry: Entry) -> bool:
         cost = entry.model.cost(self.task)
-        if cost > self._left():
+        # Without a limit, one model beyond the cheap ones is begun for each kind that the data may be.
+        free = entry in self._first and not np.isfinite(self.ends)
+        if cost > self._left() and not free:
             entry.note = f"not begun: about {cost:.0f} s"
             return False
         return True

@@ -79,7 +79,9 @@ def test_a_picture_is_recognised_by_held_out_entries() -> None:
 
 def test_what_has_not_the_time_is_not_begun() -> None:
     never = Fixed("slow", RuntimeError("begun"), seconds=1e6)
-    found = airnp.complete(TRUTH, SEEN, models=[*CHEAP, never])
+    first = Fixed("first", TRUTH + 0.1, seconds=1e5)
+    found = airnp.complete(TRUTH, SEEN, models=[*CHEAP, never, first])
+    assert np.isfinite(next(score.error for score in found.ranking if score.model == "first"))
     assert found.ranking[-1].note == "not begun: about 1000000 s"
     assert np.isnan(found.ranking[-1].error)
 
