@@ -31,9 +31,8 @@ from airnp.results.history import History
 from airnp.results.ratings_model import Newcomer, RatingsModel, UnknownIdWarning
 from airnp.results.result import DivergenceError, FitResult
 from airnp.results.sparse_result import SparseFitResult
-from airnp.training.graph_recorder import GraphRecorder
 from airnp.training.options import Checkpoint, Record
-from airnp.training.recorder import FitState
+from airnp.training.recorder import FitState, GraphRecorder
 from airnp.training.resuming import resume
 from airnp.training.stopping import EnergyChange, HeldOut
 

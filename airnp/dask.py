@@ -19,9 +19,17 @@ from airnp._arrays import to_numpy
 from airnp._checks import checked_choice, checked_seed, checked_whole
 from airnp.engines.threads import checked_threads, using
 from airnp.images.inpainting import CHANNELS_TOGETHER, PixelLimits, from_unit, to_unit
-from airnp.images.levels import enlarge, shrink
 from airnp.images.masked_image import Layout, check_kind, check_mask, nothing_observed_error, read_marks
-from airnp.images.painting import Painter, Plan, State, channel_means, channel_sums, count_levels
+from airnp.images.painting import (
+    Painter,
+    Plan,
+    State,
+    channel_means,
+    channel_sums,
+    count_levels,
+    enlarge,
+    shrink,
+)
 from airnp.images.trials import Overrides, choose
 from airnp.resemblance.stages import CELL, Harmonic, Smooth, Stage, Window
 

@@ -425,7 +425,8 @@ HUGE = """
     # 80 GB for X and 320 GB for a graph over the rows, had they been formed.
     m, n, each = 200_000, 50_000, 10
     rng = np.random.default_rng(0)
-    rows, columns = np.repeat(np.arange(m), each), rng.integers(0, n, m * each)
+    rows = np.repeat(np.arange(m), each)
+    columns = (np.arange(each) * (n // each) + rng.integers(0, n // each, (m, each))).ravel()
     S = coo_array((rng.random(m * each, dtype=np.float32), (rows, columns)), shape=(m, n))
     ring = [(np.arange(size) + step) % size for size in (m, n) for step in (1, 2, 3)]
     graphs = []

@@ -421,7 +421,7 @@ def complete(
         Seconds. Default: about as much for judging as the slowest model that was begun takes for two fits,
         and at least three seconds; models that take longer are not begun.
     models : list of Model, optional
-        Which models compete. Default: :data:`airnp.completing.models.MODELS`.
+        Which models compete. Default: all of :mod:`airnp.completing.models`.
     fraction : float
         Share of the observed entries to hold out at a time, in the shape of the gaps.
     executor : concurrent.futures.Executor, optional

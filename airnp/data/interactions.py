@@ -160,12 +160,7 @@ def split(
 
 
 def _from_sparse(R: Any) -> Interactions:
-    rows = stored_entries("R", R)
-    if R.format in ("coo", "csr", "csc") and rows.nnz < R.nnz:
-        raise ValueError(
-            f"R: expected at most one rating of an item by a user, got {R.nnz} ratings of {rows.nnz} pairs, "
-            "which a sparse matrix would add up; keep the last of each, or their mean"
-        )
+    stored_entries("R", R)  # refuses what a sparse matrix may hold and ratings may not
     return Interactions(R, Ids(range(R.shape[0])), Ids(range(R.shape[1])))
 
 

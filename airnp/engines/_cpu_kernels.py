@@ -94,7 +94,7 @@ def _compile(function: Callable[..., Any], *, parallel: bool) -> Any:
         return njit(**options)(function)
 
 
-@njit(fastmath=_FASTMATH, error_model="numpy")
+@njit(fastmath=_FASTMATH, error_model="numpy", forceinline=True)
 def _normalize(weights, inverse, products, lengths, i):
     """Normalise a row of the softmax and return Σ_j P_ij D_ij."""
     length = lengths[i]
@@ -106,14 +106,14 @@ def _normalize(weights, inverse, products, lengths, i):
     return total
 
 
-@njit(fastmath=_FASTMATH, error_model="numpy")
+@njit(fastmath=_FASTMATH, error_model="numpy", forceinline=True)
 def _gradient_row(target, weights, products, lengths, length, scale):
     """target ← scale · P ⊙ (D − shift) of one row; ``length`` is the node's squared norm minus the shift."""
     for j in range(target.size):
         target[j] = scale * weights[j] * (length + lengths[j] - products[j] - products[j])
 
 
-@njit(fastmath=_FASTMATH, error_model="numpy")
+@njit(fastmath=_FASTMATH, error_model="numpy", forceinline=True)
 def _adam_row(values, mean, square, weights, products, lengths, length, scale, settings):
     """Adam's step of one row of V by the gradient of :func:`_gradient_row`, which is not stored."""
     gain1, keep2, gain2 = settings[0], settings[1], settings[2]
@@ -127,14 +127,14 @@ def _adam_row(values, mean, square, weights, products, lengths, length, scale, s
         values[j] -= rate * average / (math.sqrt(variance) * root + epsilon)
 
 
-@njit(fastmath=_FASTMATH, error_model="numpy")
+@njit(fastmath=_FASTMATH, error_model="numpy", forceinline=True)
 def _diagonals(gram, norms):
     for matrix in range(gram.shape[0]):
         for i in range(gram.shape[1]):
             norms[matrix, i] = gram[matrix, i, i]
 
 
-@njit(fastmath=_FASTMATH, error_model="numpy")
+@njit(fastmath=_FASTMATH, error_model="numpy", forceinline=True)
 def _add_up(values, scale, totals):
     """totals ← scale · the sum of each line of values, in double precision."""
     for matrix in range(values.shape[0]):
@@ -227,7 +227,7 @@ def symmetric_product(gemm_routine, syrk_routine, z, transposed, k, one, zero, c
                 )
 
 
-@njit(fastmath=_FASTMATH, error_model="numpy")
+@njit(fastmath=_FASTMATH, error_model="numpy", forceinline=True)
 def _mirror_block(k, like, top, bottom, left, right):
     """k[j, i] ← k[i, j] for the entries below the diagonal of a block of rows and columns."""
     side, n, size = lanes(k.itemsize), k.shape[1], k.itemsize
@@ -357,7 +357,7 @@ def global_step(p, gram, norms, totals, scale, adjust, v, first, second, setting
                 _gradient_row(gradient[matrix, i], weights, products, norms[matrix], length, scale)
 
 
-@njit(fastmath=_FASTMATH, error_model="numpy")
+@njit(fastmath=_FASTMATH, error_model="numpy", forceinline=True)
 def _symmetrize_block(p, half, top, bottom, left, right):
     """P ← half · (P + Pᵀ) for a block of rows and columns on or below the diagonal, and its mirror image."""
     side, n, size = lanes(p.itemsize), p.shape[1], p.itemsize
@@ -630,7 +630,7 @@ def adam(p, g, first, second, settings, chunks):
             values[i] -= rate * average / (math.sqrt(variance) * root + epsilon)
 
 
-@njit(error_model="numpy")
+@njit(error_model="numpy", forceinline=True)
 def _squares(values):
     """The sum of squares in double precision, in a fixed order that is the same in both builds."""
     a, b, c, d = 0.0, 0.0, 0.0, 0.0
@@ -666,7 +666,7 @@ def mean_squares(g, second, settings, partial, chunks):
         second[matrix] = settings[1] * second[matrix] + settings[2] * mean
 
 
-@njit(error_model="numpy")
+@njit(error_model="numpy", forceinline=True)
 def _move(values, slopes, mean, gain, scale):
     """Adam's first moment and step, rounded after each operation, so that chunks do not change any bit."""
     for i in range(values.size):

@@ -117,7 +117,7 @@ def apply_laplacian(starts, others, weights, x, out):
         out[p] = total
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, forceinline=True)
 def columns_of_unknown(starts, others, weights, unknown, place, rows, row_starts, columns, entries):
     """Write the columns of L that belong to unknown pixels, row by row; return how many rows are not zero.
 
@@ -155,7 +155,7 @@ def columns_of_unknown(starts, others, weights, unknown, place, rows, row_starts
     return count
 
 
-@njit(nogil=True, cache=True, fastmath=_FASTMATH)
+@njit(nogil=True, cache=True, fastmath=_FASTMATH, forceinline=True)
 def apply_energy(row_starts, columns, entries, count, x, first_order, second_order, out):
     """Write second_order·BᵀB x + first_order·L_UU x for the columns B of the unknown pixels; x is (m, C)."""
     m, C = x.shape

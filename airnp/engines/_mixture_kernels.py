@@ -18,7 +18,7 @@ from numba import njit, prange
 
 from airnp.engines._cpu_kernels import Kernel
 
-_compiled = njit(fastmath={"reassoc", "contract", "nsz", "arcp"}, error_model="numpy")
+_compiled = njit(fastmath={"reassoc", "contract", "nsz", "arcp"}, error_model="numpy", forceinline=True)
 
 
 @_compiled

@@ -1,8 +1,8 @@
 """Choose how to fill a picture by trials on pixels that are held out in the shape of its gaps.
 
 Parts of the picture are filled without them. What is learned: how many rounds of patches, whether smaller
-copies help in deep holes, how much of the smooth surface to keep, how wide intervals must be, and the error to
-expect.
+copies help in deep holes, how much of the smooth surface to keep, how wide intervals must be, and the error
+to expect.
 """
 
 from __future__ import annotations

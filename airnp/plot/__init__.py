@@ -17,7 +17,7 @@ matplotlib is changed. Colours can be told apart by colour-blind people and in g
 from airnp.plot.curves import singular_values, trajectories
 from airnp.plot.heatmaps import before_after, laplacians, uncertainty
 from airnp.plot.network import graph
-from airnp.training.graph_recorder import GraphRecorder
+from airnp.training.recorder import GraphRecorder
 
 __all__ = [
     "GraphRecorder",

@@ -24,7 +24,7 @@ from airnp.plot.style import (
 )
 from airnp.results.graphs import chosen_problem
 from airnp.results.result import FitResult
-from airnp.training.graph_recorder import GraphRecorder
+from airnp.training.recorder import GraphRecorder
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

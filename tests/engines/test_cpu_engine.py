@@ -321,6 +321,25 @@ def test_two_processes_may_compile_at_once(tmp_path):
     assert any(tmp_path.rglob("*.nbi")), "nothing was cached"
 
 
+FILLS = """
+import hashlib, airnp, airnp.sklearn, numpy as np
+from airnp.commands.demo import scene
+Y, mask = scene(64).astype(np.float32), np.random.default_rng(0).random((64, 64)) < 0.6
+fit = airnp.fit(Y, mask, max_iter=40, stop=None, seed=0, dtype="float32")
+table = airnp.sklearn.AIRImputer(random_state=0).fit_transform(np.where(mask, Y, np.nan)[:, :6])
+for found in (fit.X, airnp.inpaint(Y, mask, quality="fast"), table):
+    print(hashlib.sha256(np.ascontiguousarray(found).tobytes()).hexdigest())
+"""
+
+
+@pytest.mark.slow
+def test_code_from_the_cache_gives_the_bits_of_code_just_compiled(tmp_path):
+    """A function that is called, not inlined, exists twice: as itself, and as optimised with its caller."""
+    first, second = (run_python(FILLS, NUMBA_CACHE_DIR=str(tmp_path)) for _ in range(2))
+    assert first.returncode == 0, first.stderr
+    assert first.stdout == second.stdout
+
+
 def test_the_first_fit_prints_that_it_compiles(tmp_path):
     code = "import airnp, numpy as np; airnp.fit(np.eye(4) + 1, max_iter=3, stop=None, seed=0, progress=True)"
     first, second = (run_python(code, NUMBA_CACHE_DIR=str(tmp_path)) for _ in range(2))

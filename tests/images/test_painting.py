@@ -14,8 +14,7 @@ from airnp import masks
 from airnp.commands.demo import scene
 from airnp.images import inpainting, trials
 from airnp.images.checkpoints import StageFile, fingerprint
-from airnp.images.levels import enlarge, shrink
-from airnp.images.painting import Painter, Plan, State, count_levels
+from airnp.images.painting import Painter, Plan, State, count_levels, enlarge, shrink
 from airnp.resemblance.patch_graph import GraphSettings
 from airnp.resemblance.patches import Round
 from airnp.resemblance.stages import Graph, Patches

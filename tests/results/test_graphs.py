@@ -16,7 +16,7 @@ import airnp
 from airnp import AdaptiveLaplacian, FixedLaplacian
 from airnp.engines import reference
 from airnp.results.graphs import Graph, chosen_problem, learned_graph, reduced
-from airnp.training.graph_recorder import GraphRecorder
+from airnp.training.recorder import GraphRecorder
 
 RNG = np.random.default_rng(5)
 # Rows come in three kinds of four, columns in two kinds of five.
