@@ -1,6 +1,6 @@
 """The models that compete in ``airnp.complete``: what they are meant for, what they cost, how they fit.
 
-A new model is a class with the four members of :class:`Model`, and a line in :data:`MODELS`.
+A new model is a class with the four members of ``Model``, and a line in ``MODELS``.
 """
 
 from __future__ import annotations
