@@ -7,44 +7,120 @@ import math
 import numpy as np
 from numba import njit
 
-from airnp.engines._patch_kernels import row_distances
+import airnp.engines._cpu_kernels  # noqa: F401  # its listener says that numba compiles
 
 _FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
 
+_STRIP = 16
+"""Rows whose nearest patches are found together. More share more sums, fewer stay in the cache."""
 
-@njit(nogil=True, cache=True)
-def nearest_rows(padded, Q, wanted, first, step, patch, search, offsets, distances):
+
+@njit(nogil=True, cache=True, fastmath={"contract"}, forceinline=True)
+def box_sums(values, width, patch, rows, columns, lines, out):
+    """Write the sums over all squares of patch×patch entries; ``values`` is overwritten.
+
+    ``values`` has rows + patch − 1 lines with ``width`` = columns + patch − 1 entries in use. Sums of 1, 2,
+    4, … lines make those of ``patch`` lines, in ``lines``. The order of a sum does not depend on where its
+    square is.
+    """
+    used, done, size = rows + patch - 1, 0, 1
+    while True:
+        if patch & size:
+            for y in range(rows):
+                total, line = lines[y, :width], values[y + done, :width]
+                if done == 0:
+                    for x in range(width):
+                        total[x] = line[x]
+                else:
+                    for x in range(width):
+                        total[x] += line[x]
+            done += size
+        if done == patch:
+            break
+        used -= size
+        for y in range(used):
+            line, below = values[y, :width], values[y + size, :width]
+            for x in range(width):
+                line[x] += below[x]
+        size *= 2
+    for y in range(rows):
+        line, total = lines[y, :width], out[y, :columns]
+        for x in range(columns):
+            total[x] = line[x]
+        for v in range(1, patch):
+            moved = line[v : v + columns]
+            for x in range(columns):
+                total[x] += moved[x]
+
+
+@njit(nogil=True, cache=True, fastmath={"contract"})
+def nearest_rows(padded, Q, wanted, order, first, step, patch, search, offsets, distances):
     """Write the K nearest patches of every wanted centre (y, x): their offsets and distances, nearest first.
 
-    ``padded`` (1, C, H + p − 1, W + p − 1) has a frame around the picture, so that the patch around pixel
-    (y, x) begins at (y, x). Offset o is (o // side − search, o % side − search); −1 where there is none.
+    ``padded`` (C, H + p − 1, W + p − 1) has a frame around the picture, so that the patch around pixel (y, x)
+    begins at (y, x). Offset o is (o // side − search, o % side − search); −1 where there is none. Every
+    ``step``-th strip of rows from ``first`` on is done: the squared differences of a strip and its shifted
+    copy are computed once and added up over patches.
     """
     H, W, K = offsets.shape
+    C = padded.shape[0]
     side = 2 * search + 1
-    out, line = np.empty((side * side, W), np.float32), np.empty(padded.shape[3], np.float32)
-    own = search * side + search
-    for y in range(first, H, step):
+    apart = np.empty((_STRIP + patch - 1, W + patch - 1), np.float32)
+    lines = np.empty((_STRIP, W + patch - 1), np.float32)
+    sums, bar = np.empty((_STRIP, W), np.float32), np.empty((_STRIP, W), np.float32)
+    for top in range(first * _STRIP, H, step * _STRIP):
+        bottom = min(top + _STRIP, H)
         left, right = W, 0
-        for x in range(W):
-            if wanted[y, x]:
-                left, right = min(left, x), x + 1
-        if left >= right:
-            continue
-        row_distances(padded, Q, 0, y, left, right, patch, search, out, line)
-        for x in range(left, right):
-            if not wanted[y, x]:
+        for y in range(top, bottom):
+            for x in range(W):
+                # Nothing is below the bar of a centre that is not wanted.
+                bar[y - top, x] = -np.inf
+                if wanted[y, x]:
+                    left, right = min(left, x), max(right, x + 1)
+                    bar[y - top, x] = np.inf
+                    for k in range(K):
+                        offsets[y, x, k], distances[y, x, k] = -1, np.inf
+        for o in order:
+            dy, dx = o // side - search, o % side - search
+            y_from, y_to = max(top, -dy), min(bottom, H - dy)
+            x_from, x_to = max(left, -dx), min(right, W - dx)
+            if (dy == 0 and dx == 0) or y_from >= y_to or x_from >= x_to:
                 continue
-            near, far = offsets[y, x], distances[y, x]
-            for k in range(K):
-                near[k], far[k] = -1, np.inf
-            for o in range(side * side):
-                d = out[o, x - left]
-                if d < far[K - 1] and o != own:
-                    k = K - 1
-                    while k > 0 and far[k - 1] > d:
-                        far[k], near[k] = far[k - 1], near[k - 1]
-                        k -= 1
-                    far[k], near[k] = d, o
+            rows, columns = y_to - y_from, x_to - x_from
+            width = columns + patch - 1
+            for u in range(rows + patch - 1):
+                line = apart[u, :width]
+                for c in range(C):
+                    # Slices begin at 0: loops over them need no check for negative indices, and vectorise.
+                    here = padded[c, y_from + u, x_from : x_from + width]
+                    there = padded[c, y_from + u + dy, x_from + dx : x_from + dx + width]
+                    weight = Q[c, y_from + u, x_from : x_from + width]
+                    if c == 0:
+                        for x in range(width):
+                            line[x] = weight[x] * ((here[x] - there[x]) * (here[x] - there[x]))
+                    else:
+                        for x in range(width):
+                            line[x] += weight[x] * ((here[x] - there[x]) * (here[x] - there[x]))
+            box_sums(apart, width, patch, rows, columns, lines, sums)
+            for y in range(rows):
+                total, limit = sums[y, :columns], bar[y_from - top + y, x_from:x_to]
+                for begin in range(0, columns, 16):
+                    end = min(begin + 16, columns)
+                    least, some, bars = np.float32(0), total[begin:end], limit[begin:end]
+                    for x in range(end - begin):
+                        least = min(least, some[x] - bars[x])
+                    if least == 0:
+                        continue
+                    for x in range(begin, end):
+                        d = total[x]
+                        if d < limit[x]:
+                            near, far = offsets[y_from + y, x_from + x], distances[y_from + y, x_from + x]
+                            k = K - 1
+                            while k > 0 and far[k - 1] > d:
+                                far[k], near[k] = far[k - 1], near[k - 1]
+                                k -= 1
+                            far[k], near[k] = d, o
+                            limit[x] = far[K - 1]
 
 
 @njit(nogil=True, cache=True)

@@ -110,10 +110,13 @@ class PatchGraph:
         shape = (*picture.shape[1:], how.neighbours)
         offsets = np.full(shape, -1, np.int16)
         distances, weights = np.empty(shape, np.float32), np.zeros(shape, np.float32)
+        # Patches close by are mostly the nearest, so with them first the list of nearest ones changes seldom.
+        steps = np.arange(-how.search, how.search + 1) ** 2
+        order = np.argsort(np.add.outer(steps, steps).ravel(), kind="stable")
         run_parts(
             threads,
             lambda part: kernels.nearest_rows(
-                padded[np.newaxis], trust, wanted, part, threads, how.patch, how.search, offsets, distances
+                padded, trust, wanted, order, part, threads, how.patch, how.search, offsets, distances
             ),
         )
         kernels.entropic_weights(distances, offsets, weights)
