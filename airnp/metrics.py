@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from airnp._arrays import to_numpy
 from airnp._checks import checked_number, checked_whole
 
-__all__ = ["nmae", "psnr", "ranking", "rmse", "ssim"]
+__all__ = ["average_precision", "nmae", "psnr", "ranking", "rmse", "ssim"]
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -102,6 +102,72 @@ def rmse(X: Any, truth: Any, mask: Any) -> float | NDArray[np.float64]:
     3.5355339059327378
     """
     return _float_or_array(np.sqrt(_mean_squared_error(*_prepare(X, truth, mask))))
+
+
+def average_precision(X: Any, truth: Any, mask: Any) -> float | NDArray[np.float64]:
+    r"""Area under the curve of precision over recall (AUPR) on the missing entries of a binary matrix.
+
+    .. math::
+        \mathrm{AP} = \sum_k (R_k - R_{k-1}) P_k
+
+    where the missing entries are taken from the highest estimate down, :math:`P_k` is the share of ones among
+    the first :math:`k` of them, and :math:`R_k` the share of all missing ones that they hold. Entries of
+    equal estimate are taken together. Only the order of the estimates counts.
+
+    Use it where ones are rare, as in tables of interactions. There :func:`nmae` is close to the share of ones
+    for every cautious answer, and predicting 0 everywhere, which finds nothing, looks good; its average
+    precision is the share of ones, the least that a useful answer can have.
+
+    Parameters
+    ----------
+    X, mask
+        As in :func:`nmae`.
+    truth : array, shape (..., m, n)
+        The complete matrix, with 0 or 1 in each missing entry.
+
+    Returns
+    -------
+    float or ndarray of float64, shape (...)
+        1 is perfect: all ones are before all zeros. NaN if a missing entry of X is NaN. A float for a single
+        matrix, one value per problem for a stack.
+
+    Raises
+    ------
+    ValueError
+        As in :func:`nmae`, if a missing entry of the truth is neither 0 nor 1, or if none is 1.
+
+    Examples
+    --------
+    >>> from airnp.metrics import average_precision
+    >>> average_precision([[0.9, 0.4], [0.6, 0.1]], [[1, 0], [0, 1]], None)  # ones are first and fourth
+    0.75
+    """
+    estimate, target, missing = _prepare(X, truth, mask)
+    other = missing & (target != 0) & (target != 1)
+    if other.any():
+        raise ValueError(
+            f"truth: expected 0 or 1 at all entries that are measured, got {target[other][0]:g} "
+            f"at index {_first(other)}"
+        )
+    none = np.asarray(~(missing & (target == 1)).any(axis=_MATRIX))
+    if none.any():
+        raise ValueError(f"truth: expected a missing entry that is 1, got none{_in_problem(none)}")
+    batch = target.shape[:-2]
+    values = np.empty(batch)
+    for index in np.ndindex(batch):
+        chosen = missing[index]
+        values[index] = _average_precision(estimate[index][chosen], target[index][chosen])
+    return _float_or_array(values)
+
+
+def _average_precision(scores: Floats, ones: Floats) -> float:
+    """Return the average precision of some entries, whose truth is 0 or 1."""
+    if np.isnan(scores).any():
+        return math.nan
+    order = np.argsort(-scores, kind="stable")
+    ends = np.append(np.flatnonzero(np.diff(scores[order])), scores.size - 1)  # the last of equal estimates
+    found = np.cumsum(ones[order])[ends]
+    return float(np.sum(np.diff(found, prepend=0.0) * found / (ends + 1)) / found[-1])
 
 
 def psnr(

@@ -39,6 +39,10 @@ Record = dict[str, Any]
 """What the file of a cell holds: row, method, seed, settings, status, and what the method found."""
 
 
+BINARY = {"rmse": airnp.metrics.rmse, "aupr": airnp.metrics.average_precision}
+"""What is measured besides NMAE where entries are 0 or 1: NMAE alone flatters predicting 0 everywhere."""
+
+
 @dataclass(frozen=True)
 class Method:
     """One column of a table.
@@ -107,7 +111,11 @@ class Experiment:
         nmae = float(airnp.metrics.nmae(X, problem.truth, problem.mask))
         if not np.isfinite(nmae):
             raise ArithmeticError(f"the error on missing entries is {nmae}")
-        return {"nmae": nmae, "seconds": round(seconds, 3), **kept}
+        measured = {"nmae": nmae}
+        if row.is_binary:
+            for name, measure in BINARY.items():
+                measured[name] = float(measure(X, problem.truth, problem.mask))
+        return {**measured, "seconds": round(seconds, 3), **kept}
 
     def source(self, method: str) -> str:
         """Return a hash of the code of airnp that can change the cells of a method."""

@@ -69,6 +69,8 @@ class Row:
         Whether the same entries are missing for every seed.
     is_image : bool
         Whether neighbouring entries are related.
+    is_binary : bool
+        Whether all entries are 0 or 1, most of them 0.
     """
 
     name: str
@@ -76,6 +78,7 @@ class Row:
     printed: Mapping[str, float]
     has_fixed_mask: bool = False
     is_image: bool = False
+    is_binary: bool = False
 
     @property
     def best_printed(self) -> str:
@@ -113,6 +116,7 @@ def _row(name: str) -> Row:
         printed={column: number for column, number in numbers if number is not None},
         has_fixed_mask=not name.endswith("%"),
         is_image=name.startswith(("Barbara", "Baboon")),
+        is_binary=name.startswith(("IC", "GPCR")),
     )
 
 

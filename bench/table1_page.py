@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bench.cells import Experiment, Method, Record
+from bench.cells import BINARY, Experiment, Method, Record
 from bench.paper_rows import Row
 from bench.timing import markdown
 
@@ -73,7 +73,21 @@ def _row_summary(
         "goal_of": row.best_printed,
         "best": min(means, key=means.__getitem__, default=None),
         "entries": entries,
+        "binary": {
+            measure: {
+                name: statistics.fmean(values)
+                for name in entries
+                if (values := _binary(cells, measure, row=row.name, method=name))
+            }
+            for measure in BINARY
+            if row.is_binary
+        },
     }
+
+
+def _binary(cells: list[Record], measure: str, **wanted: Any) -> list[float]:
+    """Return what was measured of a binary row. Cells from before it was measured have none."""
+    return [cell[measure] for cell in _select(cells, **wanted, status="done") if measure in cell]
 
 
 def _entry(row: Row, method: Method, cells: list[Record], seeds: int) -> dict[str, Any]:
@@ -206,7 +220,7 @@ def number(value: float) -> str:
 
 def sections(report: dict[str, Any]) -> list[Section]:
     """Return the sections of the page that have content."""
-    every = (_errors, _failures, _verdicts, _regret, _time, _ratios, _seconds, _stale)
+    every = (_errors, _binary_rows, _failures, _verdicts, _regret, _time, _ratios, _seconds, _stale)
     return [section for make in every if (section := make(report)) is not None]
 
 
@@ -230,6 +244,32 @@ def _errors(report: dict[str, Any]) -> Section:
         "at least as good as the paper's best.",
     ]
     return Section("NMAE on missing entries", sentences, ["", *titles.values(), "paper's best"], body)
+
+
+def _binary_rows(report: dict[str, Any]) -> Section | None:
+    titles = _titles(report)
+    lines = [
+        (line["row"], measure, values)
+        for line in report["rows"]
+        for measure, values in line["binary"].items()
+        if values
+    ]
+    if not lines:
+        return None
+    body = []
+    for row, measure, values in lines:
+        best = (max if measure == "aupr" else min)(values, key=values.__getitem__)
+        fields = [
+            Text(number(values[name]), is_best=name == best) if name in values else Text(NOTHING)
+            for name in titles
+        ]
+        body.append([Text(row), Text(measure.upper()), *fields])
+    sentences = [
+        "Entries are 0 or 1, most of them 0, and NMAE flatters an answer of 0 everywhere. RMSE (lower is "
+        "better) asks whether values are right on average, AUPR (average precision, higher is better) "
+        "whether ones come before zeros when entries are sorted by what was predicted. Means over seeds."
+    ]
+    return Section("RMSE and AUPR of binary tables", sentences, ["", "", *titles.values()], body)
 
 
 def _error(line: dict[str, Any], name: str, seeds: int) -> Text:

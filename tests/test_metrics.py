@@ -322,3 +322,48 @@ def test_refuses_a_data_range_that_is_no_positive_number(value: Any) -> None:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     with pytest.raises(ValueError if is_number else TypeError, match="data_range: "):
         metrics.psnr(np.eye(2), np.ones((2, 2)), data_range=value)
+
+
+# ----------------------------------------------------------------------------------------- average precision
+
+
+@given(
+    ones=hnp.arrays(bool, (4, 7)),
+    scores=hnp.arrays(np.float64, (4, 7), elements=st.sampled_from([-1.0, 0.0, 0.2, 0.5, 1.0])),
+    mask=hnp.arrays(bool, (4, 7)),
+)
+def test_average_precision_agrees_with_scikit_learn(ones: Any, scores: Any, mask: Any) -> None:
+    """Also with equal estimates, whose order must not matter."""
+    from sklearn.metrics import average_precision_score
+
+    assume((ones & ~mask).any())
+    expected = average_precision_score(ones[~mask], scores[~mask])
+    assert metrics.average_precision(scores, ones, mask) == pytest.approx(expected, rel=1e-12)
+
+
+def test_average_precision_tells_apart_what_nmae_does_not() -> None:
+    """One in 20 is 1: zero everywhere has a lower NMAE than an answer that finds all ones."""
+    rng = np.random.default_rng(0)
+    truth = (rng.random((40, 30)) < 0.05).astype(float)
+    nothing, finds = np.zeros_like(truth), 0.05 + 0.05 * truth
+    share = truth.mean()
+    assert metrics.nmae(nothing, truth, None) < metrics.nmae(finds, truth, None)
+    assert metrics.average_precision(nothing, truth, None) == pytest.approx(share)
+    assert metrics.average_precision(finds, truth, None) == 1.0
+
+
+def test_average_precision_of_stacks_and_of_a_diverged_answer() -> None:
+    truth = np.zeros((2, 3, 4))
+    truth[:, 1, 2] = 1
+    X = np.stack([truth[0], np.where(truth[1] == 1, 0.5, 1.0)])
+    np.testing.assert_allclose(metrics.average_precision(X, truth, None), [1.0, 1 / 12])
+    X[0, 0, 0] = np.nan
+    assert np.isnan(metrics.average_precision(X, truth, None)).tolist() == [True, False]
+
+
+def test_average_precision_refuses_what_is_not_binary() -> None:
+    truth = np.eye(3)
+    with pytest.raises(ValueError, match=r"truth: expected 0 or 1 .* got 2 at index \(0, 0\)"):
+        metrics.average_precision(truth, 2 * truth, None)
+    with pytest.raises(ValueError, match="truth: expected a missing entry that is 1, got none"):
+        metrics.average_precision(truth, truth, np.eye(3))

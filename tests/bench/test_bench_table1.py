@@ -423,3 +423,40 @@ def test_the_seed_draws_the_mask_unless_it_is_fixed(monkeypatch):
         first, second = (paper_rows.load(name, seed).mask for seed in (0, 1))
         assert np.array_equal(first, second) == PAPER.rows[name].has_fixed_mask == is_fixed
         assert is_fixed or 0.6 < first.mean() < 0.8
+
+
+# --- binary tables ---
+
+
+def load_binary(seed):
+    truth = np.zeros((3, 4))
+    truth[0, :2] = 1
+    mask = np.zeros(truth.shape, dtype=bool)
+    mask[0, 0] = True
+    return Problem(truth, mask)
+
+
+def all_zero(problem, seed):
+    return np.zeros(problem.truth.shape), {}
+
+
+def cautious(problem, seed):
+    return 0.3 + 0.2 * problem.truth, {}
+
+
+def test_binary_rows_have_rmse_and_aupr(tmp_path):
+    """Zero everywhere has the lower NMAE and RMSE; only AUPR says that it finds nothing."""
+    binary = Row("Binary", load_binary, {"knn": 0.1, "air": 0.1}, is_binary=True)
+    found = Experiment(
+        {DRAWN.name: DRAWN, binary.name: binary},
+        {"mean": Method("zero", all_zero), "knn": Method("cautious", cautious)},
+    )
+    assert run(found, tmp_path) == 0
+    drawn, line = table(tmp_path)["rows"]
+    assert drawn["binary"] == {}
+    assert line["binary"]["aupr"] == {"mean": pytest.approx(1 / 11), "knn": 1.0}
+    assert line["binary"]["rmse"]["mean"] == pytest.approx(np.sqrt(1 / 11))
+    text = table(tmp_path, "table1.md")
+    section = text.partition("## RMSE and AUPR of binary tables")[2]
+    assert "| Binary | AUPR | 0.0909 | **1.0000** |" in section
+    assert "Drawn" not in section.partition("\n## ")[0]
