@@ -166,26 +166,31 @@ def candidate(channels: int, quality: Quality, gaps: Gaps, given: Overrides) -> 
     small, large = {1: (6, 8), 2: (5, 6), 3: (4, 5), 4: (4, 5)}.get(
         channels, (int(max(2, (_LARGEST_ROW / channels) ** 0.5)),) * 2
     )
+    # Strokes are narrow: there fewer patches are nearly as good as many, and colour makes each of them dear.
+    few = quality == "fast" or (gaps == "thin" and channels > 1)
     if gaps == "deep":
         sides = [large] * 2 if quality == "best" else [small] * 2  # large ones carry structure further
-    elif quality == "fast" or (gaps == "thin" and channels > 1):
+    elif few:
         sides = [small] * 2
     else:
         sides = [large, small, large, small] if channels == 1 else [small] * 4
     rounds = []
     for number, side in enumerate(sides, start=1):
         side = given.patch or side
+        left = len(sides) - number
+        # Looking further and filling more patches pays where one channel says little, once matches are good.
+        more = channels == 1 and quality == "best" and gaps != "deep"
         how = Round(
             patch=side,
-            stride=(side + 1) // 2 + (quality == "fast"),
-            search=given.search or 10,
-            neighbours=given.neighbours or (80 if quality == "best" and channels == 1 else 64),
-            answers=12 if quality == "best" else 8,
+            stride=(side + 1) // 2 + few,
+            search=given.search or (14 if more and left < 2 else 10),
+            neighbours=given.neighbours or 64,
+            answers=8 if few else 24 if more and left == 0 else 12,
             # Going further than the new values saves rounds; the last one may not.
-            step=1.7 if number < len(sides) else 1.0,
+            step=1.7 if left else 1.0,
         )
         rounds.append(how)
-    graph = GraphSettings(search=given.search or 10)
+    graph = GraphSettings(search=given.search or 10, tolerance=3e-3 if quality == "fast" else 1e-3)
     return Candidate(2 if quality == "best" else 1, tuple(rounds), graph=graph)
 
 
@@ -228,6 +233,10 @@ def choose(
         name: float(np.average(np.abs(answer - truth), weights=weights)) for name, answer in answers.items()
     }
     best = min((name for name in answers if name.startswith(_ROUNDS)), key=lambda name: errors[name])
+    usual = f"{_ROUNDS}{len(way.rounds)}"
+    gain = np.abs(answers[usual] - truth) - np.abs(answers[best] - truth)
+    if not _is_clear(gain, weights, blocks):
+        best = usual
     answer, variance = answers[best], variances[best]
 
     flat = 0.0
@@ -314,7 +323,8 @@ def sample(
         if 0 < share < 0.98:
             # Windows with few gaps teach little; others count as they come, to be typical of the picture.
             places.append((max(0.0, 0.5 * float(missing.mean()) - share), len(places), frame, top, left))
-    count = 1 if deep else min(_PARTS[quality], -(-height * width // (2 * tall * wide)))
+    most = 1 if deep else 2 if gaps == "thin" else _PARTS[quality]
+    count = min(most, -(-height * width // (2 * tall * wide)))
     for _, _, frame, top, left in sorted(places)[:count]:
         place = (slice(frame, frame + 1), slice(None), slice(top, top + tall), slice(left, left + wide))
         seen = observed[place]
@@ -370,8 +380,13 @@ def _share(one: Values, other: Values, truth: Values, weights: Values, blocks: A
     errors = [np.abs((1 - share) * one + share * other - truth) for share in shares]
     usual = np.abs((1 - prior) * one + prior * other - truth)
     best = int(np.argmin([np.average(error, weights=weights) for error in errors]))
-    gain, unsure = _mean_and_error(usual - errors[best], weights, blocks)
-    return float(shares[best]) if gain > 1.5 * unsure else prior
+    return float(shares[best]) if _is_clear(usual - errors[best], weights, blocks) else prior
+
+
+def _is_clear(gains: Values, weights: Values, blocks: Any) -> bool:
+    """Return whether gains at held-out pixels are more than luck."""
+    gain, unsure = _mean_and_error(gains, weights, blocks)
+    return gain > 1.5 * unsure
 
 
 def _mean_and_error(values: Values, weights: Values, blocks: Any) -> tuple[float, float]:

@@ -57,6 +57,8 @@ class GraphSettings:
         Weight of a missing pixel in distances; an observed one has 1.
     first_order : float
         Share of the energy of order 1 beside that of order 2, in units of the mean degree.
+    tolerance : float
+        Residual of the linear systems. What follows a graph improves on it, so more digits are wasted.
     """
 
     patch: int = 7
@@ -65,6 +67,7 @@ class GraphSettings:
     coupled: int = 5
     trust: float = 0.5
     first_order: float = 0.1
+    tolerance: float = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,9 +209,10 @@ class PixelLaplacian:
         orders = (1.0, 0.0) if first_order is None else (first_order * self.mean_degree, 1.0)
         flat, gaps = filled.reshape(len(filled), -1), ~observed.reshape(len(filled), -1)
         # Channels with the same gaps are solved together.
-        alike, which = np.unique(np.packbits(gaps, axis=1), axis=0, return_inverse=True)
-        for number in range(len(alike)):
-            channels = np.flatnonzero(which == number)
+        left = np.arange(len(gaps))
+        while left.size:
+            same = (gaps[left] == gaps[left[0]]).all(axis=1)
+            channels, left = left[same], left[~same]
             unknown = np.flatnonzero(gaps[channels[0]])
             if unknown.size:
                 some = flat[channels]

@@ -73,9 +73,9 @@ class Round:
     patch: int = 6
     stride: int = 3
     search: int = 10
-    neighbours: int = 80
+    neighbours: int = 64
     answers: int = 12
-    ridge: float = 1e-3
+    ridge: float = 5e-4
     noise: float = 1e-6
     trust: float = 0.2
     step: float = 1.0

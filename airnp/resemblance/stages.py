@@ -23,11 +23,11 @@ Bools = npt.NDArray[np.bool_]
 CELL = 128
 """Side, in pixels, of the squares that linear systems are solved on; tiles consist of whole ones."""
 
-MARGIN = 24
+MARGIN = 16
 """Pixels around a cell that its linear system includes."""
 
-_EXACT, _ROUGH = 3e-5, 1e-3
-"""Residuals of linear systems. What follows the graph of patches improves on it: more is wasted there."""
+_TOLERANCE = 3e-5
+"""Residual of the linear systems of smooth surfaces."""
 
 _FAR = 2.5
 """Pixels farther than this from any observed one start from a smaller copy of the picture."""
@@ -120,7 +120,7 @@ class Harmonic:
     def run(self, window: Window, threads: int) -> tuple[Values, Values]:
         """Solve the cells of the core."""
         values, observed = window.values[window.frame], window.observed[window.frame]
-        filled = _solve_cells(window, values, observed, _grid, None, _EXACT, threads)
+        filled = _solve_cells(window, values, observed, _grid, None, _TOLERANCE, threads)
         return filled[window.core], window.variances[window.frame][window.core]
 
 
@@ -142,7 +142,7 @@ class Smooth:
     def run(self, window: Window, threads: int) -> tuple[Values, Values]:
         """Solve the cells of the core."""
         values, observed = window.values[window.frame], window.observed[window.frame]
-        filled = _solve_cells(window, values, observed | far_gaps(observed), _grid, 0.0, _EXACT, threads)
+        filled = _solve_cells(window, values, observed | far_gaps(observed), _grid, 0.0, _TOLERANCE, threads)
         variances = np.where(observed[window.core], np.float32(0), np.float32(self.variance))
         return filled[window.core], variances
 
@@ -181,7 +181,8 @@ class Graph:
             _, down, across = window.place(rows, columns)
             return graph.laplacian(down, across)
 
-        filled = _solve_cells(window, values, observed, laplacian, self.how.first_order, _ROUGH, threads)
+        how = self.how
+        filled = _solve_cells(window, values, observed, laplacian, how.first_order, how.tolerance, threads)
         return filled[window.core], window.variances[window.frame][window.core]
 
 
