@@ -11,7 +11,7 @@ import airnp.engines._cpu_kernels  # noqa: F401  # its listener says that numba 
 
 _FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
 
-_STRIP = 16
+STRIP = 16
 """Rows whose nearest patches are found together. More share more sums, fewer stay in the cache."""
 
 
@@ -54,29 +54,29 @@ def box_sums(values, width, patch, rows, columns, lines, out):
 
 
 @njit(nogil=True, cache=True, fastmath={"contract"})
-def nearest_rows(padded, Q, wanted, order, first, step, patch, search, offsets, distances):
+def nearest_rows(padded, Q, wanted, sweeps, order, first, step, patch, search, offsets, distances):
     """Write the K nearest patches of every wanted centre (y, x): their offsets and distances, nearest first.
 
     ``padded`` (C, H + p − 1, W + p − 1) has a frame around the picture, so that the patch around pixel (y, x)
-    begins at (y, x). Offset o is (o // side − search, o % side − search); −1 where there is none. Every
-    ``step``-th strip of rows from ``first`` on is done: the squared differences of a strip and its shifted
-    copy are computed once and added up over patches.
+    begins at (y, x). Offset o is (o // side − search, o % side − search); −1 where there is none.
+
+    A sweep (strip, left, right) is a part of a strip of rows; every ``step``-th one from ``first`` on is
+    done. The squared differences of a sweep and its shifted copy are computed once and added up over patches.
     """
     H, W, K = offsets.shape
     C = padded.shape[0]
     side = 2 * search + 1
-    apart = np.empty((_STRIP + patch - 1, W + patch - 1), np.float32)
-    lines = np.empty((_STRIP, W + patch - 1), np.float32)
-    sums, bar = np.empty((_STRIP, W), np.float32), np.empty((_STRIP, W), np.float32)
-    for top in range(first * _STRIP, H, step * _STRIP):
-        bottom = min(top + _STRIP, H)
-        left, right = W, 0
+    apart = np.empty((STRIP + patch - 1, W + patch - 1), np.float32)
+    lines = np.empty((STRIP, W + patch - 1), np.float32)
+    sums, bar = np.empty((STRIP, W), np.float32), np.empty((STRIP, W), np.float32)
+    for number in range(first, len(sweeps), step):
+        strip, left, right = sweeps[number]
+        top, bottom = strip * STRIP, min((strip + 1) * STRIP, H)
         for y in range(top, bottom):
-            for x in range(W):
+            for x in range(left, right):
                 # Nothing is below the bar of a centre that is not wanted.
                 bar[y - top, x] = -np.inf
                 if wanted[y, x]:
-                    left, right = min(left, x), max(right, x + 1)
                     bar[y - top, x] = np.inf
                     for k in range(K):
                         offsets[y, x, k], distances[y, x, k] = -1, np.inf
@@ -233,29 +233,47 @@ def columns_of_unknown(starts, others, weights, unknown, place, rows, row_starts
 
 @njit(nogil=True, cache=True, fastmath=_FASTMATH, forceinline=True)
 def apply_energy(row_starts, columns, entries, count, x, first_order, second_order, out):
-    """Write second_order·BᵀB x + first_order·L_UU x for the columns B of the unknown pixels; x is (m, C)."""
+    """Write second_order·BᵀB x + first_order·L_UU x for the columns B of the unknown pixels; x is (m, C).
+
+    Three channels are taken together, whose sums stay in registers, and the others one by one.
+    """
     m, C = x.shape
-    sums = np.empty(C, np.float32)
+    zero = np.float32(0)
     for i in range(m):
         for c in range(C):
-            out[i, c] = np.float32(0)
-    for r in range(count):
-        for c in range(C):
-            sums[c] = np.float32(0)
-        for e in range(row_starts[r], row_starts[r + 1]):
-            i, entry = columns[e], entries[e]
-            for c in range(C):
-                sums[c] += entry * x[i, c]
-        if r < m:
-            for c in range(C):
-                out[r, c] += first_order * sums[c]
-        if second_order > 0:
-            for c in range(C):
-                sums[c] *= second_order
-            for e in range(row_starts[r], row_starts[r + 1]):
-                i, entry = columns[e], entries[e]
-                for c in range(C):
-                    out[i, c] += entry * sums[c]
+            out[i, c] = zero
+    c = 0
+    while c < C:
+        three = c + 3 <= C
+        for r in range(count):
+            begin, end = row_starts[r], row_starts[r + 1]
+            s0, s1, s2 = zero, zero, zero
+            if three:
+                for e in range(begin, end):
+                    i, entry = columns[e], entries[e]
+                    s0 += entry * x[i, c]
+                    s1 += entry * x[i, c + 1]
+                    s2 += entry * x[i, c + 2]
+            else:
+                for e in range(begin, end):
+                    s0 += entries[e] * x[columns[e], c]
+            if r < m:
+                out[r, c] += first_order * s0
+                if three:
+                    out[r, c + 1] += first_order * s1
+                    out[r, c + 2] += first_order * s2
+            if second_order > 0:
+                s0, s1, s2 = second_order * s0, second_order * s1, second_order * s2
+                if three:
+                    for e in range(begin, end):
+                        i, entry = columns[e], entries[e]
+                        out[i, c] += entry * s0
+                        out[i, c + 1] += entry * s1
+                        out[i, c + 2] += entry * s2
+                else:
+                    for e in range(begin, end):
+                        out[columns[e], c] += entries[e] * s0
+        c += 3 if three else 1
 
 
 @njit(nogil=True, cache=True, fastmath=_FASTMATH)

@@ -313,20 +313,23 @@ def condition_on_covariance(C, apart, gaps, count, seen, n, A, W, filled, varian
 
 @njit(nogil=True, cache=True)
 def fill_rows(
-    X, U, M, Q, frame, rows, columns, wanted, first, step, patch, search, neighbours, answers,
+    X, U, M, Q, frame, rows, columns, wanted, sweeps, first, step, patch, search, neighbours, answers,
     ridge, noise, softening, weight_one, value_one, sums, weights, counts,
 ):  # fmt: skip
     """Fill the gaps of patches at the crossings of rows and columns from their nearest patches.
 
-    Every ``step``-th row from ``first`` on is done. The integers ``sums``, ``weights`` and ``counts`` (C, H,
+    A sweep (row, start, stop) is a part of a row whose distances are computed together. Every ``step``-th one
+    from ``first`` on is done. The integers ``sums``, ``weights`` and ``counts`` (C, H,
     W) collect, for the pixels of ``frame``: weight · value, weight, and how many patches had a say.
     """
     F, C, H, W = X.shape
     d, K = C * patch * patch, neighbours
     side = 2 * search + 1
     candidates = F * side * side
-    left, right = columns[0], columns[-1] + 1
-    distances = np.empty((candidates, right - left), np.float32)
+    widest = 0
+    for n in range(first, len(sweeps), step):
+        widest = max(widest, columns[sweeps[n, 2] - 1] + 1 - columns[sweeps[n, 1]])
+    distances = np.empty((candidates, widest), np.float32)
     line, near, places = (
         np.empty(W, np.float32),
         np.empty(candidates, np.float32),
@@ -345,14 +348,9 @@ def fill_rows(
     values, uncertain, known = X.ravel(), U.ravel(), M.ravel()
     all_sums, all_weights, all_counts = sums.ravel(), weights.ravel(), counts.ravel()
     plane = C * H * W
-    for r in range(first, rows.size, step):
+    for sweep in range(first, len(sweeps), step):
+        r, start, stop = sweeps[sweep]
         y = rows[r]
-        start, stop = columns.size, 0
-        for i in range(columns.size):
-            if wanted[r, i]:
-                start, stop = min(start, i), i + 1
-        if start >= stop:
-            continue
         left = columns[start]
         row_distances(X, Q, frame, y, left, columns[stop - 1] + 1, patch, search, distances, line)
         for i in range(start, stop):

@@ -116,13 +116,20 @@ class PatchGraph:
         # Patches close by are mostly the nearest, so with them first the list of nearest ones changes seldom.
         steps = np.arange(-how.search, how.search + 1) ** 2
         order = np.argsort(np.add.outer(steps, steps).ravel(), kind="stable")
+        strips = np.logical_or.reduceat(wanted, np.arange(0, len(wanted), kernels.STRIP))
+        parts = sweeps(strips)
         run_parts(
             threads,
             lambda part: kernels.nearest_rows(
-                padded, trust, wanted, order, part, threads, how.patch, how.search, offsets, distances
+                padded, trust, wanted, parts, order, part, threads, how.patch, how.search, offsets, distances
             ),
         )
-        kernels.entropic_weights(distances, offsets, weights)
+        run_parts(
+            threads,
+            lambda part: kernels.entropic_weights(
+                distances[part::threads], offsets[part::threads], weights[part::threads]
+            ),
+        )
         return cls(offsets, weights, how.search, how.coupled)
 
     def laplacian(self, rows: slice | None = None, columns: slice | None = None) -> PixelLaplacian:
@@ -228,6 +235,27 @@ def near_gaps(gaps: Bools, reach: int) -> Bools:
     from scipy.ndimage import maximum_filter
 
     return np.asarray(maximum_filter(gaps, size=2 * reach + 1, mode="constant", cval=False))
+
+
+def sweeps(wanted: Bools, apart: int = 64) -> npt.NDArray[np.int64]:
+    """Return parts of rows that hold all wanted entries: (row, start, stop) of each.
+
+    Loops over the columns of a part run together, and entries between wanted ones cost time, too: a part ends
+    where more than ``apart`` entries are not wanted.
+
+    Examples
+    --------
+    >>> sweeps(np.array([[1, 0, 1, 0, 0, 1], [0, 0, 0, 0, 1, 0]], bool), apart=1)
+    array([[0, 0, 3],
+           [0, 5, 6],
+           [1, 4, 5]])
+    """
+    rows, columns = np.nonzero(wanted)
+    begins = np.ones(rows.size, bool)
+    begins[1:] = (np.diff(rows) > 0) | (np.diff(columns) > apart + 1)
+    first = np.flatnonzero(begins)
+    last = np.append(first[1:], rows.size) - 1
+    return np.column_stack([rows[first], columns[first], columns[last[: first.size]] + 1])
 
 
 def run_parts(threads: int, work: Any) -> None:

@@ -33,6 +33,7 @@ import numpy as np
 import numpy.typing as npt
 
 from airnp.resemblance.gaussian import condition, shrunk
+from airnp.resemblance.patch_graph import sweeps
 
 Bools = npt.NDArray[np.bool_]
 Whole = npt.NDArray[np.int64]
@@ -175,12 +176,13 @@ def collect(
     # Compiled code for read-only arrays is other code, and may round otherwise.
     X, U, M = (np.require(part, requirements=["C", "W"]) for part in (X, U, M))
     wanted = touching(~M[frame].all(axis=0), rows, columns, how.patch)
+    parts = sweeps(wanted, 64 // how.stride)
     weights = np.where(M[frame], np.float32(1), np.float32(how.trust))
 
     def part(first: int) -> list[Whole]:
         sums = [np.zeros(X.shape[1:], np.int64) for _ in range(3)]
         kernels.fill_rows(
-            X, U, M, weights, frame, rows, columns, wanted, first, threads, how.patch, how.search,
+            X, U, M, weights, frame, rows, columns, wanted, parts, first, threads, how.patch, how.search,
             how.neighbours, how.answers, np.float32(how.ridge), np.float32(how.noise), how.softening,
             WEIGHT_ONE, VALUE_ONE, *sums,
         )  # fmt: skip
@@ -196,9 +198,9 @@ def collect(
 
 
 def apply(sums: Sums, values: Any, variances: Any, gaps: Any, how: Round) -> tuple[Any, Any]:
-    """Return values and variances (C, H, W) after a round; pixels that no patch covers keep theirs.
+    """Return values and variances after a round; pixels that no patch covers keep theirs.
 
-    Arrays are NumPy's or CuPy's.
+    Arrays are NumPy's or CuPy's, all of one shape: (C, H, W), or any selection of pixels.
     """
     xp = compat.array_namespace(values)
     told = gaps & (sums.counts > 0)

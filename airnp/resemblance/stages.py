@@ -222,9 +222,12 @@ class Patches:
         sums = collect(X, U, M, window.frame, rows, columns, how, threads)
         values, variances, observed = (array[window.frame][window.core] for array in (X, U, M))
         inside = Sums(*(total[window.core] for total in (sums.values, sums.weights, sums.counts)))
-        new, unsure = apply(inside, values, variances, ~observed, how)
         if self.xp is not None:
-            new, unsure = (self.xp.asnumpy(array) for array in (new, unsure))
+            new, unsure = apply(inside, values, variances, ~observed, how)
+            return self.xp.asnumpy(new), self.xp.asnumpy(unsure)
+        new, unsure, gaps = values.copy(), variances.copy(), ~observed
+        some = Sums(inside.values[gaps], inside.weights[gaps], inside.counts[gaps])
+        new[gaps], unsure[gaps] = apply(some, values[gaps], variances[gaps], True, how)
         return new, unsure
 
 
