@@ -112,7 +112,7 @@ def _add_filling_arguments(parser: argparse.ArgumentParser) -> None:
         "--search", type=whole_number(1), metavar="N", help="how many pixels away to look for patches (10)"
     )
     group.add_argument(
-        "--neighbours", type=whole_number(4), metavar="N", help="patches that form a group (80)"
+        "--neighbours", type=whole_number(4), metavar="N", help="patches that form a group (64)"
     )
     add_time_limit_argument(group)
     add_checkpoint_arguments(group, "and continue it with the same command")

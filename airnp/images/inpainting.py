@@ -95,8 +95,8 @@ def inpaint(
         ``"fast"`` compares fewer patches, once or twice.
     patch, search, neighbours : int, optional
         Side of a patch in pixels, how far away similar patches are looked for, and how many of them form a
-        group. A patch larger than the picture is reduced. Default: 6 for grey pictures and
-        4 for colours, more in deep holes; 10 pixels; 80, or 64 in colour.
+        group. A patch larger than the picture is reduced. Default: 6 and 8 in turn for grey pictures, 4 for
+        colours, larger in deep holes; 10 pixels, in late rounds and in holes up to 20; 64.
     channel_axis : int, None or "auto"
         Axis of ``image`` that holds the channels. None: there are none, and the last two axes are the
         pictures, (…, H, W). ``"auto"``: the last axis, if there are three axes or more and it has at most

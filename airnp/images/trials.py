@@ -178,12 +178,14 @@ def candidate(channels: int, quality: Quality, gaps: Gaps, given: Overrides) -> 
     for number, side in enumerate(sides, start=1):
         side = given.patch or side
         left = len(sides) - number
-        # Looking further and filling more patches pays where one channel says little, once matches are good.
+        # Looking further and filling more patches pays where one channel says little, once matches are good;
+        # in holes it pays, too, and costs little, because few patches touch one.
         more = channels == 1 and quality == "best" and gaps != "deep"
+        far = 20 if gaps == "deep" and quality == "best" else 14 if more and left < 2 else 10
         how = Round(
             patch=side,
             stride=(side + 1) // 2 + few,
-            search=given.search or (14 if more and left < 2 else 10),
+            search=given.search or far,
             neighbours=given.neighbours or 64,
             answers=8 if few else 24 if more and left == 0 else 12,
             # Going further than the new values saves rounds; the last one may not.
