@@ -20,6 +20,7 @@ import numpy.typing as npt
 from array_api_compat import array_namespace
 
 from airnp._arrays import Array
+from airnp._devices import warn_of_slow_double
 from airnp.engines import _cublas, reference
 from airnp.engines.buffers import Lending
 from airnp.engines.contract import (
@@ -368,7 +369,12 @@ def _starts(lengths: Sequence[int]) -> list[int]:
 
 
 def memory(like: Array) -> Memory:
-    """Return memory for the intermediates of many iterations, whose arrays are reused."""
+    """Return memory for the intermediates of many iterations, whose arrays are reused.
+
+    Every fit begins with this call, so it warns where the device is slow in the dtype of the fit.
+    """
+    if like.dtype == np.float64:
+        warn_of_slow_double(like.device.id)
     return Lending(lambda shape: _empty(shape, like))
 
 

@@ -9,6 +9,7 @@ from contextlib import suppress
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +20,9 @@ from airnp._devices import load_library
 
 THREADS = 256
 """Threads of a block, in every kernel."""
+
+OPTIONS = ("-std=c++17",)
+"""For the compiler, besides those that CuPy adds."""
 
 _SUFFIX = ".cu"
 _SUPPORT = "support.cuh"
@@ -136,11 +140,31 @@ def _instance(module: str, kernel: str, arguments: tuple[str, ...]) -> Instance:
     return Instance(f"{kernel}<{', '.join(arguments)}>", tuple(parameters), tuple(dtypes))
 
 
+_VALUES = {
+    "bool": ("false", "true"),
+    "int KIND": ("0", "1", "2"),
+    "typename Index": ("int", "long long"),
+}
+"""What template parameters may be, by their type or by type and name."""
+
+_BOUNDS = r"(?:__launch_bounds__\([^)]*\)\s*)?"
+
+
+def instances(module: str, dtype: str) -> tuple[str, ...]:
+    """Return the names of all template instances of a source for ``"float32"`` or ``"float64"``."""
+    heads = re.findall(rf"template\s*<([^>]*)>\s*__global__\s+void\s+{_BOUNDS}(\w+)\(", read_source(module))
+    names = []
+    for template, kernel in heads:
+        _, *others = (part.strip() for part in template.split(","))
+        choices = (_VALUES.get(part) or _VALUES[part.split()[0]] for part in others)
+        names += [f"{kernel}<{', '.join((_REAL[dtype], *chosen))}>" for chosen in product(*choices)]
+    return tuple(names)
+
+
 def _head(module: str, kernel: str) -> re.Match[str]:
     """Match a kernel's template parameters and its parameters in the source."""
-    bounds = r"(?:__launch_bounds__\([^)]*\)\s*)?"
     found = re.search(
-        rf"template\s*<([^>]*)>\s*__global__\s+void\s+{bounds}{kernel}\(([^)]*)\)", read_source(module)
+        rf"template\s*<([^>]*)>\s*__global__\s+void\s+{_BOUNDS}{kernel}\(([^)]*)\)", read_source(module)
     )
     if found is None:
         raise ValueError(f"{module}.cu has no kernel template named {kernel}")
@@ -155,13 +179,19 @@ def _choose_compiler() -> None:
 
 
 @cache
-def _function(name: str, module: str, device: int) -> Any:
-    """Return a compiled kernel for a device; CuPy caches compiled code on disk."""
+def _compiled(module: str, dtype: str, device: int) -> Any:
+    """Return all kernels of a file for one dtype, compiled for a device; CuPy caches them on disk."""
     import cupy
 
     _choose_compiler()
-    code = module_source(module)
-    return cupy.RawModule(code=code, options=("-std=c++17",), name_expressions=(name,)).get_function(name)
+    names = instances(module, dtype)
+    return cupy.RawModule(code=module_source(module), options=OPTIONS, name_expressions=names)
+
+
+@cache
+def _function(name: str, module: str, dtype: str, device: int) -> Any:
+    """Return one compiled kernel for a device."""
+    return _compiled(module, dtype, device).get_function(name)
 
 
 def launch(
@@ -184,7 +214,7 @@ def launch(
 
     device = cupy.cuda.runtime.getDevice()
     name, parameters, dtypes = instance(module, kernel, variant)
-    function = _function(name, module, device)
+    function = _function(name, module, str(variant[0]), device)
     if len(arguments) != len(parameters):
         raise TypeError(f"{kernel}: expected {len(parameters)} arguments, got {len(arguments)}")
     converted = []

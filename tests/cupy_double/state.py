@@ -57,6 +57,8 @@ class Settings:
     failure: int | None = None
     """Status that every call of the runtime ends with: 100 for no device, 35 for too old a driver."""
     compute_capability: tuple[int, int] = (8, 0)
+    double_ratio: int = 2
+    """How many times faster the device computes in float32 than in float64."""
     executor_mode: str = "fast"
     deferred: bool = False
     """Whether streams other than the null stream do their work only when somebody waits for it."""
@@ -197,6 +199,12 @@ class Device:
     def compute_capability(self) -> str:
         """As ``"80"``."""
         return "{}{}".format(*machine.settings.compute_capability)
+
+    @property
+    def attributes(self) -> dict[str, int]:
+        """Properties as numbers, by the names of the runtime without their prefix."""
+        machine.check()
+        return {"SingleToDoublePrecisionPerfRatio": machine.settings.double_ratio}
 
     @property
     def mem_info(self) -> tuple[int, int]:

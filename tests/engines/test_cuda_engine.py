@@ -5,8 +5,10 @@ What only a real device can show (cuBLAS itself, real stream capture) is in ``te
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType, SimpleNamespace
 
@@ -161,6 +163,31 @@ def test_a_failed_capture_falls_back_to_single_launches(gpu, monkeypatch):
 def test_runs_longer_than_the_tables_are_split(gpu, monkeypatch):
     monkeypatch.setattr(cuda, "CAPACITY", 7)
     assert_same(*both(gpu, max_iter=60, optimizer=airnp.Adam(schedule=airnp.ExponentialDecay(0.5, 5))))
+
+
+def test_each_file_of_kernels_is_compiled_once_for_a_dtype(gpu):
+    """CuPy calls the compiler once for each RawModule, however many instances it has."""
+    for kind in ("row", "product"):
+        airnp.fit(*data(), xp=gpu.cupy, regularizers=MODELS[kind], max_iter=2, stop=None, dtype="float32")
+    assert launching._compiled.cache_info().misses == len(("adam", "laplacian", "record", "residual"))
+    with pytest.raises(ValueError, match="not one of the module's name_expressions"):
+        launching._compiled("adam", "float32", 0).get_function("adam<double>")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_slow_float64_is_told_once_for_each_device(gpu, dtype):
+    gpu.settings.double_ratio = 64
+
+    def told(device):
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            airnp.fit(*data(), xp=gpu.cupy, device=device, max_iter=1, stop=None, dtype=dtype)
+        return [str(warning.message) for warning in found]
+
+    warned = [told(device) for device in (0, 0, 1)]
+    expected = "this fit is in float64, .* at 1/64 of the speed of float32; dtype='float32' avoids that"
+    assert [len(messages) for messages in warned] == ([1, 0, 1] if dtype == "float64" else [0, 0, 0])
+    assert all(re.match(expected, message) for messages in warned for message in messages)
 
 
 def test_the_same_seed_gives_the_same_bits(gpu):

@@ -1,4 +1,4 @@
-"""What only a real CUDA device can show: ``python -m pytest -m gpu``.
+"""What only a real CUDA device can show: ``python -m pytest tests/engines/test_gpu.py``.
 
 Without a usable device every test skips and says why; with ``AIRNP_REQUIRE_GPU=1`` it fails instead. Tests
 that need two devices or TF32 units skip on a machine without them in any case.
@@ -29,7 +29,6 @@ from tests.engines.fits import (
     steps,
     table,
 )
-from tests.engines.kernel_launches import instances
 from tests.strategies import ADJACENCIES
 
 pytestmark = pytest.mark.gpu
@@ -310,8 +309,8 @@ def test_rounds_of_patches_follow_the_cpu(cupy, frames, channels, patch):
 @pytest.mark.parametrize("module", launching.source_names())
 def test_every_kernel_compiles_for_this_device(cupy, module, dtype):
     device = cupy.cuda.runtime.getDevice()
-    for name in instances(module, dtype):
-        kernel = launching._function(name, module, device)
+    for name in launching.instances(module, dtype):
+        kernel = launching._function(name, module, dtype, device)
         assert kernel.attributes["max_threads_per_block"] >= launching.THREADS, name
 
 

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from airnp.engines.launching import _choose_compiler, module_source, source_names
-from tests.engines.kernel_launches import instances
+from airnp.engines.launching import OPTIONS, _choose_compiler, instances, module_source, source_names
 
 ARCHITECTURES = (70, 75, 80, 90, 100, 120)
 DTYPES = ("float32", "float64")
@@ -74,7 +73,7 @@ def compiled(nvrtc, architecture, dtype, module):
     try:
         for name in names:
             nvrtc.addNameExpression(program, name)
-        options = (f"--gpu-architecture=sm_{architecture}", "-std=c++17", "--ptxas-options=-v", *CUPY_OPTIONS)
+        options = (f"--gpu-architecture=sm_{architecture}", *OPTIONS, "--ptxas-options=-v", *CUPY_OPTIONS)
         try:
             nvrtc.compileProgram(program, options)
         except nvrtc.NVRTCError:
