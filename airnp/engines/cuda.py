@@ -125,15 +125,21 @@ def product(
     if out is None:
         batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
         out = _empty((*batch, a.shape[-2], b.shape[-1]), a)
-    call(_cublas.gemm, _stack(out), *_operand(a), *_operand(b))
+    _multiply(out, a, b)
     return out
 
 
 def add_product(c: Array, a: Array, b: Array, *, alpha: float) -> Array:
     """Return ``c + alpha · a @ b``."""
     c = _contiguous(c)
-    call(_cublas.gemm, _stack(c), *_operand(a), *_operand(b), alpha, 1.0)
+    _multiply(c, a, b, alpha, 1.0)
     return c
+
+
+def _multiply(c: Array, a: Array, b: Array, alpha: float = 1.0, beta: float = 0.0) -> None:
+    """Queue c ← alpha · a @ b + beta · c."""
+    left, right = _operand(a), _operand(b)
+    call(*(_cublas.gemm, _stack(c), *left, *right, alpha, beta), reads=(left[0], right[0]), writes=(c,))
 
 
 def gram(x: Array, *, columns: bool = False, out: Array | None = None) -> Array:
@@ -347,7 +353,8 @@ def _update_all(
         _local.iteration.keep(used)  # the table holds addresses only
     largest = max(target.size for target in targets)
     grid = (min(math.ceil(largest / THREADS), _MOST_BLOCKS["adam"]), min(len(rows), _MOST_BLOCKS["second"]))
-    launch("adam", kernel, (targets[0].dtype,), grid, tensors, len(rows), table, cursor, width)
+    arguments = (tensors, len(rows), table, cursor, width)
+    launch("adam", kernel, (targets[0].dtype,), grid, *arguments, through=used)
 
 
 def _step_numbers(updates: Sequence[Update], like: Array) -> tuple[Array, Array, int, list[int]]:
@@ -375,7 +382,7 @@ def memory(like: Array) -> Memory:
     """
     if like.dtype == np.float64:
         warn_of_slow_double(like.device.id)
-    return Lending(lambda shape: _empty(shape, like))
+    return Lending(lambda shape: _empty(shape, like), resting=2)
 
 
 class _Iteration:
@@ -443,21 +450,23 @@ class _Iteration:
                     self.keep(values)
                     sources = cupy.asarray(addresses)
                     counts = (len(values), size, self._ring, self.cursor, CAPACITY)
-                    launch("record", "record", (values[0].dtype,), (1,), sources, *counts)
+                    variant = (values[0].dtype,)
+                    launch("record", "record", variant, (1,), sources, *counts, through=values)
         finally:
             _local.iteration = None
         return values
 
-    def replay(self, stream: Any) -> Callable[[], None]:
+    def replay(self, streams: Sequence[Any]) -> Callable[[], None]:
         """Return a function that queues the whole iteration by launching a CUDA graph.
 
-        If a driver or library refuses to be captured, the function launches the kernels one by one, which is
-        slower and gives the same results.
+        In the graph, what shares no memory runs side by side: it is captured on several streams. If a driver
+        or library refuses to be captured, the function launches the kernels one by one, which is slower and
+        gives the same results.
         """
         import cupy
 
         try:
-            graph = self._capture(stream)
+            graph = self._capture(streams)
         except RuntimeError as error:
             warnings.warn(
                 f"the iteration could not be captured as a CUDA graph ({error}); its kernels are launched "
@@ -468,15 +477,19 @@ class _Iteration:
             return self._recording.replay
         return lambda: graph.launch(cupy.cuda.get_current_stream())
 
-    def _capture(self, stream: Any) -> Any:
-        stream.begin_capture()
+    def _capture(self, streams: Sequence[Any]) -> Any:
+        first, *others = streams
+        first.begin_capture()
         try:
-            self._recording.replay()
-        except BaseException:  # Ctrl-C, too: the stream serves the next fit
+            self._recording.replay_side_by_side(streams)
+        except BaseException:  # Ctrl-C, too: the streams serve the next fit
             with suppress(RuntimeError):  # ending a failed capture raises again
-                stream.end_capture()
+                for other in others:
+                    first.wait_event(other.record())
+            with suppress(RuntimeError):
+                first.end_capture()
             raise
-        return stream.end_capture()
+        return first.end_capture()
 
     def read(self, count: int) -> npt.NDArray[np.float64]:
         """Wait for the last ``count`` iterations and return their recorded values."""
@@ -495,11 +508,10 @@ def prepare(
     """Return a function that runs a number of iterations and returns their recorded values.
 
     The first iteration of a replayable step is recorded and captured as a CUDA graph, which runs the others.
-    ``threads`` is for the CPU. The graph has a workspace of its own for cuBLAS, whose address it contains.
+    ``threads`` is for the CPU. The graph has workspaces of its own for cuBLAS, whose addresses it contains:
+    one for each of the streams that it is captured on.
     """
-    import cupy
-
-    workspace: Array = None
+    workspaces: list[Array] = []
     iteration: _Iteration | None = None
     again: Callable[[], None] | None = None
 
@@ -518,18 +530,20 @@ def prepare(
                 return _values([values, *(step(updates) for updates in steps[1:])])
         for _ in range(first, count):
             if again is None:
-                again = iteration.replay(cupy.cuda.get_current_stream())
+                again = iteration.replay(_cublas.lane().streams)
             again()
         return iteration.read(count)
 
     def run(iterations: int) -> npt.NDArray[np.float64]:
-        nonlocal workspace
+        import cupy
+
         cupy.cuda.get_current_stream().synchronize()  # its results are read on the stream below
-        with _cublas.lane().stream as stream:
-            if workspace is None:
-                workspace = _cublas.workspace()
+        streams = _cublas.lane().streams
+        with streams[0] as stream:
+            while len(workspaces) < len(streams):
+                workspaces.append(_cublas.workspace())
             try:
-                with _cublas.session(precision, workspace):
+                with _cublas.session(precision, workspaces):
                     counts = [min(CAPACITY, iterations - done) for done in range(0, iterations, CAPACITY)]
                     return np.concatenate([portion(count) for count in counts])
             finally:

@@ -140,6 +140,9 @@ _MESSAGES = {
     700: "cudaErrorIllegalAddress: an illegal memory access was encountered",
     900: "cudaErrorStreamCaptureUnsupported: operation not permitted when stream is capturing",
     901: "cudaErrorStreamCaptureInvalidated: operation failed due to a previous error during capture",
+    904: "cudaErrorStreamCaptureUnjoined: capturing stream has unjoined work",
+    905: "cudaErrorStreamCaptureIsolation: dependency created on uncaptured work in another stream",
+    907: "cudaErrorCapturedEvent: operation not permitted on an event last recorded in a capturing stream",
     906: "cudaErrorStreamCaptureImplicit: operation would make the legacy stream depend on a capturing "
     "blocking stream",
 }
@@ -147,6 +150,7 @@ _MESSAGES = {
 NO_DEVICE, INSUFFICIENT_DRIVER, INVALID_DEVICE = 100, 35, 101
 INVALID_VALUE, ILLEGAL_STATE, ILLEGAL_ADDRESS = 1, 401, 700
 CAPTURE_UNSUPPORTED, CAPTURE_INVALIDATED, CAPTURE_IMPLICIT = 900, 901, 906
+CAPTURE_UNJOINED, CAPTURE_ISOLATION, CAPTURED_EVENT = 904, 905, 907
 STATUSES = tuple(_MESSAGES)
 
 

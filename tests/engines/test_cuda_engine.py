@@ -21,6 +21,7 @@ import airnp
 from airnp import FixedLaplacian
 from airnp._devices import check_device, describe, device_memory, load_library
 from airnp.engines import _cublas, cuda, launching, select_engine
+from airnp.engines.launching import spread
 from tests.cupy_double.cublas import Library
 from tests.engines.fits import MODELS, OPTIONS, assert_same, data, path, steps
 
@@ -101,6 +102,93 @@ def test_launches_and_products_of_an_iteration(gpu):
     for name in ("allocations", "host_to_device", "device_to_host", "synchronisations", "captures"):
         assert many[name] == few[name], name
     assert many["graph_launches"] - few["graph_launches"] == 20
+
+
+@pytest.fixture
+def plans(monkeypatch):
+    """How the calls of each captured iteration were spread over streams."""
+    found = []
+    monkeypatch.setattr(
+        launching, "spread", lambda calls, count: found.append(spread(calls, count)) or found[-1]
+    )
+    return found
+
+
+@pytest.mark.parametrize(
+    ("options", "nodes", "path"),
+    [({}, 17, 12), ({"depth": 2}, 14, 10), ({"depth": 4}, 20, 14), ({"regularizers": []}, 9, 7)],
+    ids=["AIR", "two factors", "four factors", "no graphs"],
+)
+@pytest.mark.parametrize("shape", [(9, 9), (12, 9)], ids=str)
+def test_rows_and_columns_are_branches_of_the_graph(gpu, plans, shape, options, nodes, path):
+    """Also where arrays of both have one size, so that one could be lent twice."""
+    rng = np.random.default_rng(0)
+    airnp.fit(rng.random(shape), xp=gpu.cupy, max_iter=3, stop=None, **options)
+    (plan,) = plans
+    assert len(plan) == nodes
+    assert {place.branch for place in plan} == {0, 1}
+    assert max(place.depth for place in plan) == path
+
+
+def test_branches_that_share_a_workspace_are_refused_by_the_double(gpu, monkeypatch):
+    shared = []
+    monkeypatch.setattr(
+        _cublas, "workspace", lambda: shared or shared.append(gpu.cupy.empty(2**25, "uint8")) or shared
+    )
+    monkeypatch.setattr(_cublas.Handle, "bind", lambda self, stream, memory: bind(self, stream, memory[0]))
+    with pytest.warns(RuntimeWarning, match="could not be captured .* may run at the same time"):
+        iterate(gpu, 3)
+
+
+bind = _cublas.Handle.bind
+
+
+def array(start, size=8):
+    """An array as far as planning looks at it."""
+    return SimpleNamespace(data=SimpleNamespace(ptr=start), nbytes=size)
+
+
+def planned(*calls, branches=2):
+    """Plan calls that are given as (reads, writes)."""
+    return spread([launching.Call(print, (), tuple(r), tuple(w)) for r, w in calls], branches)
+
+
+def test_calls_that_share_no_memory_go_side_by_side():
+    a, b, c, d = (array(100 * k) for k in range(4))
+    plan = planned(([], [a]), ([a], [b]), ([a], [c]), ([b, c], [d]))
+    assert [place.branch for place in plan] == [0, 0, 1, 0]
+    assert [place.after for place in plan] == [(), (), (0,), (2,)]
+    assert [place.depth for place in plan] == [1, 2, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "must"),
+    [
+        (([], ["a"]), (["a"], []), True),  # read after write
+        ((["a"], []), ([], ["a"]), True),  # write after read
+        (([], ["a"]), ([], ["a"]), True),  # write after write
+        ((["a"], []), (["a"], []), False),
+        (([], ["a"]), (["b"], []), False),
+    ],
+)
+def test_which_calls_must_follow_each_other(first, second, must):
+    arrays = {"a": array(0), "b": array(8)}
+    one, two = (
+        launching.Call(print, (), *(tuple(arrays[name] for name in names) for names in call))
+        for call in (first, second)
+    )
+    assert two.must_follow(one) == must
+
+
+def test_parts_of_one_array_are_the_same_memory():
+    assert [place.branch for place in planned(([], [array(0, 80)]), ([], [array(72)]))] == [0, 0]
+    assert [place.branch for place in planned(([], [array(0, 80)]), ([], [array(80)]))] == [0, 1]
+
+
+def test_what_a_branch_already_waits_for_is_not_awaited_again():
+    a, b, c = (array(100 * k) for k in range(3))
+    plan = planned(([], [a]), ([], [b]), ([a, b], [c]), ([b, c], [a]))
+    assert [place.after for place in plan] == [(), (), (1,), ()]
 
 
 def test_copies_of_a_run_do_not_depend_on_its_length(gpu):
@@ -424,18 +512,18 @@ def test_threads_that_come_and_go_share_handles_and_streams(gpu):
 
     for _ in range(12):
         in_a_thread(multiply)
-    assert len(gpu.cublas.handles) == 1
+    assert len(gpu.cublas.handles) == _cublas._BRANCHES
     with ThreadPoolExecutor(12) as executor:
         list(executor.map(lambda _: multiply(), range(24)))
     del executor
-    assert len(gpu.cublas.handles) <= 12
+    assert len(gpu.cublas.handles) <= 12 * _cublas._BRANCHES
 
 
 def test_more_handles_than_the_pool_keeps_are_destroyed(gpu):
     leases = [_cublas._Lease(0) for _ in range(_cublas._MOST_IDLE + 3)]
-    assert len(gpu.cublas.handles) == len(leases)
+    assert len(gpu.cublas.handles) == len(leases) * _cublas._BRANCHES
     del leases
-    assert len(gpu.cublas.handles) == _cublas._MOST_IDLE
+    assert len(gpu.cublas.handles) == _cublas._MOST_IDLE * _cublas._BRANCHES
 
 
 def test_fits_leave_no_memory_behind(gpu):
