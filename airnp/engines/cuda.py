@@ -41,8 +41,8 @@ from airnp.engines.sparse_cuda import add as add
 from airnp.engines.sparse_cuda import decay as decay
 from airnp.engines.sparse_cuda import edge_laplacian as edge_laplacian
 from airnp.engines.sparse_cuda import edge_terms as edge_terms
-from airnp.engines.sparse_cuda import eigenbasis as eigenbasis
 from airnp.engines.sparse_cuda import entry_values as entry_values
+from airnp.engines.sparse_cuda import gram_factors as gram_factors
 from airnp.engines.sparse_cuda import line_sums as line_sums
 from airnp.engines.sparse_cuda import multiply as multiply
 from airnp.engines.sparse_cuda import residuals as residuals

@@ -238,10 +238,10 @@ def test_the_estimate_counts_the_launches_of_an_iteration():
 
 
 def test_the_estimate_counts_the_launches_of_a_sparse_iteration():
-    """One launch for entries, columns and steps, two for each of two graphs, five products per graph."""
+    """One launch for entries, columns and steps, three for each of two graphs, five products per graph."""
     of = roofline.Ratings(entries=1000, m=60, n=40, rank=8, neighbours=4)
     rows = {row.name: row for row in roofline.sparse_work(of)}
-    launches = {"row_residuals": 1, "line_sums": 1, "edge_terms": 2, "gap_sums": 2}
+    launches = {"row_residuals": 1, "line_sums": 1, "edge_terms": 2, "gap_sums": 2, "factor_gram": 2}
     launches |= {"products with r × r": 10, "adam": 1}
     assert {name: row.launches for name, row in rows.items()} == launches
     assert rows["row_residuals"].numbers == 1000 * 12 + 60 * 20

@@ -295,6 +295,12 @@ def join_pieces_launch(lines, parts, out, totals, machine, *, adds=False, start=
     return Launch.of("sparse_lines", "join_pieces", (out.dtype, adds), grid, *args)
 
 
+def gram_launch(gram, tolerance, grid=(1, 1, 1)):
+    rank, dtype = len(gram), gram.dtype
+    out = scratch((rank, rank), dtype), scratch(rank, dtype), scratch((rank, rank), dtype)
+    return Launch.of("sparse_gram", "factor_gram", (dtype,), grid, gram, *out, tolerance, rank)
+
+
 def edge_terms_launch(pattern, logits, t, metric, machine):
     grid = _warps(machine, len(t))
     form = (fenced(pattern.indptr, np.int64), fenced(pattern.indices, np.int32))

@@ -257,7 +257,8 @@ def test_products_have_the_precision_that_was_asked_for(cupy):
     assert relative_error(cuda.product(*there), exact) < 2e-6
     if int(cupy.cuda.Device().compute_capability) < 80:
         pytest.skip("TF32 units came with compute capability 8.0")
-    with _cublas.session("tf32", _cublas.workspace()):
+    lane = _cublas.lane()
+    with lane.streams[0], _cublas.session("tf32", [_cublas.workspace() for _ in lane.streams]):
         coarse = relative_error(cuda.product(*there), exact)
         doubles = cuda.product(*(x.astype("float64") for x in there))
     assert 1e-5 < coarse < 2e-3

@@ -75,6 +75,7 @@ def test_sparse_form(mode, dtype, m, n, rank, longest, order, most_blocks):
     case = {"dtype": dtype, "rank": rank, "share": 0.3, "longest": longest, "seed": 1}
     for check in (sparse.check_residuals, sparse.check_values, sparse.check_plain_sums):
         check(machine, m=m, n=n, **case)
+    sparse.check_gram(machine, dtype, min(rank, 40), min(rank, 30), seed=order)
     sparse.check_edges(machine, nodes=m, **case)
     sparse.check_laplacian(machine, nodes=n, **case)
 

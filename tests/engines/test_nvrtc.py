@@ -37,6 +37,7 @@ REGISTERS = {
     "edge_terms": (64, 128),
     "row_residuals": (64, 128),
     "entry_values": (56, 64),
+    "factor_gram": (40, 40),
     "line_sums": (64, 64),
     "gap_sums": (64, 64),
     "join_pieces": (48, 64),

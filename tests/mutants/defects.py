@@ -260,6 +260,18 @@ _DEFECTS: dict[str, list[tuple[str, ...]]] = {
             "indices[edge] * rank",
         ),
     ],
+    "factor_gram": [
+        (
+            "no barrier before a column is scaled",
+            "        __syncthreads();\n        for (int i = k + 1 + static_cast",
+            "        for (int i = k + 1 + static_cast",
+        ),
+        ("pivots may be negative", "larger(own[k], tolerance * gram[k * width + k])", "own[k]"),
+        ("division by the pivot of a row of zeros", "pivot == T(0) ? T(0) : T(1) / pivot", "T(1) / pivot"),
+        ("the last column of the inverse left out", "j = lane; j <= k;", "j = lane; j < k;"),
+        ("diagonal not updated", "j = k + 1 + lane; j <= i;", "j = k + 1 + lane; j < i;"),
+        ("further blocks work, too", "blockIdx.x > 0 || blockIdx.y > 0 || blockIdx.z > 0", "blockIdx.y > 0"),
+    ],
     "line_sums": [
         ("weights in the wrong order", "places == nullptr ? entry : places[entry]", "entry"),
         ("totals written by every group of columns", "unit.start == 0 &&", "true &&"),

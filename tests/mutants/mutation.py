@@ -17,6 +17,7 @@ MODULES = {
     "fill_groups": "patches",
     **dict.fromkeys(("row_residuals", "entry_values"), "sparse_entries"),
     "edge_terms": "sparse_edges",
+    "factor_gram": "sparse_gram",
     **dict.fromkeys(("line_sums", "gap_sums", "join_pieces"), "sparse_lines"),
 }
 """The module of every kernel."""
