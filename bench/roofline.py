@@ -51,6 +51,8 @@ class Device:
 
     def peak(self, precision: str) -> float:
         """Return the peak of products in TFLOP/s."""
+        if precision == "tf32x3":
+            return self.tf32 / 3
         return float(getattr(self, precision))
 
 

@@ -24,7 +24,14 @@ from airnp._arrays import Array
 from airnp._devices import load_library
 
 _NO_TRANSPOSE, _TRANSPOSE = 0, 1
-_DEFAULT_MATH, _TF32_MATH = 0, 3
+_DEFAULT_MATH = 0
+_MATH = {None: _DEFAULT_MATH, "tf32": 3, "tf32x3": 3, "bf16x9": 4}
+"""Modes of cuBLAS for products of float32."""
+
+_CAPABILITIES = {"tf32": (80, 1000), "tf32x3": (80, 1000), "bf16x9": (100, 103)}
+"""The first and the last compute capability with units for a precision, times ten."""
+
+_BF16X9_VERSION = 120900
 _WORKSPACE_BYTES = 32 * 2**20
 """The recommendation of cuBLAS for the newest devices; older ones need 4 MB."""
 
@@ -86,9 +93,15 @@ class Handle:
             self._loose[stream] = workspace()
         self.bind(stream, self._loose[stream])
 
-    def multiply(self, double: bool, tf32: bool, arguments: tuple[Any, ...]) -> None:
+    def version(self) -> int:
+        """Return the version of cuBLAS, such as 120900."""
+        number = ctypes.c_int()
+        _check(self._library.cublasGetVersion_v2(self._pointer, ctypes.byref(number)), "cublasGetVersion")
+        return number.value
+
+    def multiply(self, double: bool, precision: str | None, arguments: tuple[Any, ...]) -> None:
         """Queue one ``gemmStridedBatched``."""
-        mode = _TF32_MATH if tf32 and not double else _DEFAULT_MATH
+        mode = _DEFAULT_MATH if double else _MATH[precision]
         if mode != self._mode:
             self._mode = None
             _check(self._library.cublasSetMathMode(self._pointer, ctypes.c_int(mode)), "cublasSetMathMode")
@@ -146,7 +159,7 @@ class _Lease:
 
 
 class _Local(threading.local):
-    tf32: bool = False
+    precision: str | None = None
 
     def __init__(self) -> None:
         self.session: dict[int, Handle] = {}
@@ -174,21 +187,40 @@ def session(precision: str | None, workspaces: Sequence[Array]) -> Iterator[None
 
     Parameters
     ----------
-    precision : {"tf32"} or None
-        Whether to use TF32 tensor cores for float32 products.
+    precision : {"tf32", "tf32x3", "bf16x9"} or None
+        The units for float32 products; the caller of "tf32x3" splits the operands.
     workspaces : sequence of arrays
         From :func:`workspace`, one for each stream of the lane.
     """
-    before, own = (_local.session, _local.tf32), lane()
+    before, own = (_local.session, _local.precision), lane()
+    _check_precision(precision, own.handles[0])
     found: dict[int, Handle] = {}
     try:
         for stream, handle, memory in zip(own.streams, own.handles, workspaces, strict=True):
             handle.bind(stream.ptr, memory)
             found[stream.ptr] = handle
-        _local.session, _local.tf32 = found, precision == "tf32"
+        _local.session, _local.precision = found, precision
         yield
     finally:
-        _local.session, _local.tf32 = before
+        _local.session, _local.precision = before
+
+
+def _check_precision(precision: str | None, handle: Handle) -> None:
+    """Raise if the current device or cuBLAS has no units for a precision."""
+    import cupy
+
+    if precision is None:
+        return
+    first, last = _CAPABILITIES[precision]
+    capability = int(cupy.cuda.Device().compute_capability)
+    if not first <= capability <= last:
+        range_ = f"{first / 10}" + (" or newer" if last == 1000 else f" to {last / 10}")
+        raise ValueError(
+            f"precision: {precision!r} needs a device of compute capability {range_}, this one has "
+            f"{capability / 10}"
+        )
+    if precision == "bf16x9" and handle.version() < _BF16X9_VERSION:
+        raise ValueError(f"precision: 'bf16x9' needs cuBLAS 12.9 or newer, found {handle.version()}")
 
 
 def gemm_strided_batched(
@@ -225,7 +257,7 @@ def gemm_strided_batched(
         chosen.bind_loose(stream)
     chosen.multiply(
         double,
-        _local.tf32,
+        _local.precision,
         (
             *map(whole, (transa, transb, m, n, k)),
             ctypes.byref(scalar(alpha)),

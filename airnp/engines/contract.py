@@ -29,7 +29,7 @@ from airnp.data.entries import Entries, Pattern
 
 AdjacencyKind: TypeAlias = Literal["row", "global", "product"]
 VariationKind: TypeAlias = Literal["l1", "quadratic"]
-Precision: TypeAlias = Literal["tf32"]
+Precision: TypeAlias = Literal["tf32", "tf32x3", "bf16x9"]
 SecondMoment: TypeAlias = Literal["entry", "matrix"]
 Schedule: TypeAlias = Callable[[int], float]
 Begin: TypeAlias = "Callable[[], Sequence[Update]]"

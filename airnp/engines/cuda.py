@@ -61,6 +61,8 @@ _MOST_BLOCKS = {"graph": 2048, "entries": 1024, "adam": 4096, "second": 65535}
 
 class _Local(threading.local):
     iteration: _Iteration | None = None
+    halves: Lending | None = None
+    """Where products of split operands have these, in a run that asks for them."""
 
 
 _local = _Local()
@@ -100,6 +102,12 @@ def _empty(shape: tuple[int, ...], like: Array) -> Array:
     return cupy.empty(shape, dtype=like.dtype)
 
 
+def _float32(shape: tuple[int, ...]) -> Array:
+    import cupy
+
+    return cupy.empty(shape, dtype=cupy.float32)
+
+
 def _tickets(count: int) -> Array:
     """Return counters that identify the last block of a sum; they are zero before and after a launch."""
     import cupy
@@ -137,9 +145,35 @@ def add_product(c: Array, a: Array, b: Array, *, alpha: float) -> Array:
 
 
 def _multiply(c: Array, a: Array, b: Array, alpha: float = 1.0, beta: float = 0.0) -> None:
-    """Queue c ← alpha · a @ b + beta · c."""
-    left, right = _operand(a), _operand(b)
-    call(*(_cublas.gemm, _stack(c), *left, *right, alpha, beta), reads=(left[0], right[0]), writes=(c,))
+    """Queue c ← alpha · a @ b + beta · c.
+
+    With split operands, a = a' + a" and b = b' + b", the product is a" b' + a' b" + a' b', the small parts
+    first; a" b" is below the rounding of float32.
+    """
+    target, (left, turned), (right, other_turned) = _stack(c), _operand(a), _operand(b)
+    halves = _local.halves if c.dtype == np.float32 else None
+    if halves is None:
+        _gemm(target, left, turned, right, other_turned, alpha, beta)
+        return
+    parts = [_split(left, halves)]
+    parts.append(parts[0] if right.data.ptr == left.data.ptr else _split(right, halves))
+    for first, second in ((1, 0), (0, 1), (0, 0)):
+        _gemm(target, parts[0][first], turned, parts[1][second], other_turned, alpha, beta)
+        beta = 1.0
+    for half in {id(half): half for pair in parts for half in pair}.values():
+        halves.give(half)
+
+
+def _gemm(c: Array, a: Array, turned: bool, b: Array, other_turned: bool, alpha: float, beta: float) -> None:
+    call(_cublas.gemm, c, a, turned, b, other_turned, alpha, beta, reads=(a, b), writes=(c,))
+
+
+def _split(x: Array, halves: Lending) -> tuple[Array, Array]:
+    """Return the leading bits of each entry, and the others."""
+    high, low = halves.take(x.shape), halves.take(x.shape)
+    grid = (min(math.ceil(x.size / THREADS), _MOST_BLOCKS["adam"]),)
+    launch("split", "split", (x.dtype,), grid, x, high, low, x.size)
+    return high, low
 
 
 def gram(x: Array, *, columns: bool = False, out: Array | None = None) -> Array:
@@ -512,6 +546,7 @@ def prepare(
     one for each of the streams that it is captured on.
     """
     workspaces: list[Array] = []
+    halves = Lending(_float32, resting=4) if precision == "tf32x3" else None
     iteration: _Iteration | None = None
     again: Callable[[], None] | None = None
 
@@ -543,10 +578,12 @@ def prepare(
             while len(workspaces) < len(streams):
                 workspaces.append(_cublas.workspace())
             try:
+                _local.halves = halves
                 with _cublas.session(precision, workspaces):
                     counts = [min(CAPACITY, iterations - done) for done in range(0, iterations, CAPACITY)]
                     return np.concatenate([portion(count) for count in counts])
             finally:
+                _local.halves = None
                 # After Ctrl-C launches may still be queued, which write to arrays that the caller drops.
                 stream.synchronize()
 

@@ -146,7 +146,7 @@ def test_cases_cover_sizes_depths_stacks_and_precisions():
     assert {case.m for case in cases if case.section == "sizes"} >= {100, 240, 1000, 8000}
     assert {case.depth for case in cases} == {2, 3, 4}
     assert {case.batch for case in cases} == {1, 4, 16, 64, 256}
-    assert {case.precision for case in cases} == {"float32", "float64", "tf32"}
+    assert {case.precision for case in cases} == {"float32", "float64", "tf32", "tf32x3"}
     assert {case.m for case in bench_gpu.case_list(bench_gpu.SECTIONS, [50], quick=True)} == {50}
 
 

@@ -214,6 +214,12 @@ def tensors_launch(rule, tensors, offsets, numbers, cursor, machine):
     return Launch.of("adam", rule, (numbers.dtype,), grid, *args)
 
 
+def split_launch(x, machine):
+    halves = scratch(x.shape, x.dtype), scratch(x.shape, x.dtype)
+    grid = (machine.blocks(min(-(-x.size // THREADS), 4096)), 1, 1)
+    return Launch.of("split", "split", (x.dtype,), grid, x, *halves, x.size)
+
+
 def record_launch(sources, ring, cursor, grid=(1, 1, 1)):
     capacity, count, batch = ring.shape
     args = (AddressTable(sources), count, batch, ring, cursor, capacity)

@@ -371,7 +371,13 @@ def test_two_devices_at_once(gpu):
 
 @pytest.mark.parametrize(
     ("dtype", "precision", "modes"),
-    [("float32", None, {0}), ("float32", "tf32", {0, 3}), ("float64", "tf32", {0})],
+    [
+        ("float32", None, {0}),
+        ("float32", "tf32", {0, 3}),
+        ("float64", "tf32", {0}),
+        ("float32", "tf32x3", {0, 3}),
+        ("float64", "tf32x3", {0}),
+    ],
 )
 def test_tf32_is_off_unless_asked_for(gpu, dtype, precision, modes):
     airnp.fit(*data(), xp=gpu.cupy, max_iter=3, stop=None, dtype=dtype, engine=airnp.CUDA(precision))
@@ -395,8 +401,93 @@ def test_errors_of_cublas_are_raised(gpu, monkeypatch):
 def test_tf32_without_a_gpu_is_refused():
     with pytest.raises(ValueError, match="engine: 'cuda' works on CuPy arrays, the problem is in numpy"):
         airnp.fit(*data(), engine=airnp.CUDA("tf32"))
-    with pytest.raises(ValueError, match="precision: expected None or 'tf32', got 'half'"):
+    with pytest.raises(ValueError, match="precision: expected None, 'tf32', 'tf32x3', 'bf16x9'; got 'half'"):
         airnp.CUDA("half")
+
+
+def test_split_operands_have_the_accuracy_of_float32(gpu):
+    """The double rounds operands to TF32 where cuBLAS does: in one product to 10 bits, in three to 21."""
+    fits = {
+        name: airnp.fit(
+            *data(), xp=gpu.cupy, max_iter=40, stop=None, seed=0, dtype="float32", engine=airnp.CUDA(name)
+        )
+        for name in (None, "tf32", "tf32x3")
+    }
+    exact = airnp.fit(*data(), max_iter=40, stop=None, seed=0, dtype="float64", engine="reference").X
+    errors = {name: float(np.abs(fit.X.get() - exact).max()) for name, fit in fits.items()}
+    assert errors["tf32x3"] < 2 * errors[None]
+    assert errors["tf32"] > 5 * errors[None]
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("beta", [0.0, 1.0])
+def test_products_of_split_operands(gpu, turned, beta):
+    """Entries of very different size, and results that cancel."""
+    rng = np.random.default_rng(0)
+    a, b, c = (
+        (rng.standard_normal(shape) * np.exp(3 * rng.standard_normal(shape))).astype(np.float32)
+        for shape in ((2, 30, 50), (2, 50, 20), (2, 30, 20))
+    )
+    left = gpu.cupy.asarray(a.swapaxes(-1, -2).copy() if turned else a)
+    left = left.swapaxes(-1, -2) if turned else left
+    target, right = gpu.cupy.asarray(c), gpu.cupy.asarray(b)
+    nothing = [gpu.cupy.zeros((), dtype="float32")]
+
+    def step(updates):
+        cuda._multiply(target, left, right, 0.5, beta)
+        return nothing
+
+    found = {}
+    for name in (None, "tf32", "tf32x3"):
+        target.set(c)
+        cuda.prepare(list, step, precision=name)(1)
+        found[name] = target.get()
+    sizes = [np.abs(part.astype(np.float64)) for part in (a, b, c)]
+    exact = 0.5 * a.astype(np.float64) @ b.astype(np.float64) + beta * c
+    bound = (0.5 * sizes[0] @ sizes[1] + beta * sizes[2]) * np.finfo(np.float32).eps
+    errors = {name: float((np.abs(product - exact) / bound).max()) for name, product in found.items()}
+    assert errors["tf32x3"] < 6
+    assert errors["tf32"] > 100
+
+
+def test_operands_are_split_once_in_a_gram_matrix(gpu):
+    def counts(iterations):
+        gpu.counters.reset()
+        engine = airnp.CUDA("tf32x3")
+        airnp.fit(*data(), xp=gpu.cupy, max_iter=iterations, stop=None, dtype="float32", engine=engine)
+        return gpu.counters.snapshot()
+
+    few, many = counts(13), counts(23)
+    assert many["launches"]["split<float>"] - few["launches"]["split<float>"] == 10 * (2 * 8 + 2)
+    assert many["products"] - few["products"] == 10 * 3 * 10
+
+
+@pytest.mark.parametrize(
+    ("precision", "capability", "version", "message"),
+    [
+        (
+            "tf32",
+            (7, 5),
+            120900,
+            "'tf32' needs a device of compute capability 8.0 or newer, this one has 7.5",
+        ),
+        ("tf32x3", (7, 0), 120900, "'tf32x3' needs a device of compute capability 8.0 or newer"),
+        ("bf16x9", (9, 0), 120900, "'bf16x9' needs a device of compute capability 10.0 to 10.3"),
+        ("bf16x9", (12, 0), 120900, "'bf16x9' needs a device .* this one has 12.0"),
+        ("bf16x9", (10, 0), 120800, "'bf16x9' needs cuBLAS 12.9 or newer, found 120800"),
+    ],
+)
+def test_units_that_are_not_there_are_refused(gpu, precision, capability, version, message):
+    gpu.settings.compute_capability, gpu.cublas.version = capability, version
+    with pytest.raises(ValueError, match=f"precision: {message}"):
+        airnp.fit(*data(), xp=gpu.cupy, max_iter=2, dtype="float32", engine=airnp.CUDA(precision))
+
+
+def test_bf16x9_is_a_mode_of_cublas(gpu):
+    gpu.settings.compute_capability = (10, 0)
+    options = {"xp": gpu.cupy, "max_iter": 3, "stop": None, "seed": 0, "dtype": "float32"}
+    airnp.fit(*data(), **options, engine=airnp.CUDA("bf16x9"))
+    assert set(gpu.cublas.modes) == {0, 4}
 
 
 # --- libraries, memory and streams as CUDA has them ---

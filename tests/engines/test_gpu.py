@@ -258,11 +258,31 @@ def test_products_have_the_precision_that_was_asked_for(cupy):
     if int(cupy.cuda.Device().compute_capability) < 80:
         pytest.skip("TF32 units came with compute capability 8.0")
     lane = _cublas.lane()
-    with lane.streams[0], _cublas.session("tf32", [_cublas.workspace() for _ in lane.streams]):
+    workspaces = [_cublas.workspace() for _ in lane.streams]
+    cupy.cuda.get_current_stream().synchronize()
+    with lane.streams[0], _cublas.session("tf32", workspaces):
         coarse = relative_error(cuda.product(*there), exact)
         doubles = cuda.product(*(x.astype("float64") for x in there))
     assert 1e-5 < coarse < 2e-3
     assert relative_error(doubles, exact) < 1e-14
+
+
+@pytest.mark.parametrize("precision", ["tf32x3", "bf16x9"])
+def test_products_by_tensor_cores_have_the_accuracy_of_float32(cupy, precision):
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal((512, 512)).astype("float32") for _ in range(2))
+    there = cupy.asarray(a), cupy.asarray(b)
+    found = []
+
+    def step(updates):
+        found.append(cuda.product(*there))
+        return [cupy.zeros((), "float32")]
+
+    try:
+        cuda.prepare(list, step, precision=precision)(1)
+    except ValueError as error:
+        pytest.skip(str(error))
+    assert relative_error(found[0], a.astype("float64") @ b.astype("float64")) < 2e-6
 
 
 def test_a_fit_in_tf32_is_close_but_not_equal(cupy):

@@ -14,6 +14,7 @@ from tests.engines.kernel_checks import (
     check_record,
     check_residual,
     check_sparse_laplacian,
+    check_split,
     check_tensors,
     check_variation,
 )
@@ -66,6 +67,7 @@ def test_updates_and_record(mode, dtype, order):
             check_tensors(
                 dtype=dtype, sizes=[33, 0, 700, 1], adam=adam, machine=Machine(mode, order, most_blocks)
             )
+    check_split(dtype=dtype, size=700, machine=Machine(mode, order, 2))
     check_record(dtype=dtype, count=5, batch=70, capacity=2, machine=Machine(mode, order, 1))
 
 

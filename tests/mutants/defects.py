@@ -167,6 +167,13 @@ _DEFECTS: dict[str, list[tuple[str, ...]]] = {
             "const int size = count * batch;",
         ),
     ],
+    "split": [
+        ("two bits too many in the first half", "T(8193)", "T(2049)"),
+        ("product and difference may be fused", "return __fmul_rn(a, b);", "return a * b;"),
+        ("the rest of another rounding", "low[i] = value - top;", "low[i] = large - value;"),
+        ("index in 32 bits", "for (long long i = static_cast", "for (int i = static_cast"),
+        ("one entry too many", "i < size", "i <= size"),
+    ],
     "match_patches": [
         (
             "no barrier before the nearest are sorted",

@@ -13,6 +13,7 @@ MODULES = {
     **dict.fromkeys(("add_laplacian", "add_sparse_laplacian"), "fixed_graph"),
     **dict.fromkeys(("adam", "descend"), "adam"),
     "record": "record",
+    "split": "split",
     "match_patches": "patch_matching",
     "fill_groups": "patches",
     **dict.fromkeys(("row_residuals", "entry_values"), "sparse_entries"),

@@ -25,6 +25,7 @@ _TESTS = {
     "fixed_graph": "laplacian or sums or given_graph or passes",
     "adam": "adam or tensor or first_step or updates",
     "record": "record",
+    "split": "split or updates",
     **dict.fromkeys(("sparse_edges", "sparse_entries", "sparse_gram", "sparse_lines"), "sparse"),
     **dict.fromkeys(("patch_matching", "patches"), "patch"),
 }
