@@ -5,8 +5,10 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import nullcontext
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +107,26 @@ def device_memory(device: Any = None) -> int:
     with nullcontext() if number is None else cupy.cuda.Device(number):
         # Blocks that CuPy's pool keeps for the next array are free, too.
         return int(cupy.cuda.runtime.memGetInfo()[0]) + int(cupy.get_default_memory_pool().free_bytes())
+
+
+_SLOW_DOUBLE = 16
+"""How many times faster than float64 float32 has to be for a warning; on compute cards it is twice."""
+
+
+@cache
+def warn_of_slow_double(device: int) -> None:
+    """Warn, once for each device, that its float64 is far slower than its float32."""
+    import cupy
+
+    ratio = cupy.cuda.Device(device).attributes.get("SingleToDoublePrecisionPerfRatio", 1)
+    if ratio >= _SLOW_DOUBLE:
+        name = _name(cupy.cuda.runtime.getDeviceProperties(device))
+        warnings.warn(
+            f"this fit is in float64, which {name} computes at 1/{ratio} of the speed of float32; "
+            "dtype='float32' avoids that",
+            RuntimeWarning,
+            stacklevel=2,
+        )
 
 
 _WHEELS = {"cublas": "cublas", "nvrtc": "cuda_nvrtc"}

@@ -51,6 +51,8 @@ class Device:
 
     def peak(self, precision: str) -> float:
         """Return the peak of products in TFLOP/s."""
+        if precision == "tf32x3":
+            return self.tf32 / 3
         return float(getattr(self, precision))
 
 
@@ -183,6 +185,7 @@ def sparse_work(of: Ratings) -> list[Work]:
             edges * 3.0 * rank,
             "E (r + 4) + K (3 r + 2)",
         ),
+        Work("factor_gram", 2, 2 * 3.0 * rank**2, 2 * rank**3, "2 · 3 r²"),
         Work("products with r × r", 10, 11.0 * nodes * rank, 10.0 * nodes * rank**2, "11 K r", True),
         Work("adam", 1, 7.0 * (nodes * rank + edges), ADAM * (nodes * rank + edges), "7 (K r + E)"),
     ]

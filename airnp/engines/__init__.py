@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast, get_args
 
 from array_api_compat import is_cupy_namespace, is_numpy_namespace
 
@@ -46,16 +46,21 @@ class CUDA:
 
     Parameters
     ----------
-    precision : {"tf32"}, optional
-        Multiply float32 matrices by TF32 tensor cores, which keep 10 bits of a significand: faster on large
-        matrices, coarser. Default: full float32.
+    precision : {"tf32", "tf32x3", "bf16x9"}, optional
+        How to multiply float32 matrices. Default: by float32 units. ``"tf32"`` takes tensor cores, which keep
+        10 bits of a significand: faster on large matrices, coarser. ``"tf32x3"`` has the accuracy of float32
+        from three products of split operands on these cores. ``"bf16x9"`` has it, too, by cuBLAS 12.9 or
+        newer on devices of compute capability 10.0 and 10.3.
     """
 
     precision: Precision | None = None
 
     def __post_init__(self) -> None:
-        if self.precision is not None and self.precision != "tf32":
-            raise ValueError(f"precision: expected None or 'tf32', got {self.precision!r}")
+        known = get_args(Precision)
+        if self.precision is not None and self.precision not in known:
+            raise ValueError(
+                f"precision: expected None, {', '.join(map(repr, known))}; got {self.precision!r}"
+            )
 
 
 @dataclass(frozen=True)
@@ -78,7 +83,7 @@ class EngineChoice(NamedTuple):
         A module with the operations of :class:`airnp.engines.contract.Engine`.
     threads : int
         For engines of the CPU.
-    precision : {"tf32"} or None
+    precision : {"tf32", "tf32x3", "bf16x9"} or None
         For the CUDA engine.
     """
 

@@ -4,7 +4,8 @@ CuPy's own wrappers refuse to run while a stream is captured into a CUDA graph. 
 workspace is set beforehand and alpha and beta are on the host. So this module calls cuBLAS with its own
 handles, which leaves the stream, workspace and math mode of CuPy's handles unchanged.
 
-Every Python thread has one lane for each device: a stream and a handle. A thread that ends gives its lanes
+Every Python thread has one lane for each device: two streams, on which the branches of a graph are captured,
+with a handle each. A thread that ends gives its lanes
 back to a pool of the process, and the next thread takes them: CuPy keeps freed memory for each stream, and
 cuBLAS keeps memory for each handle.
 """
@@ -14,7 +15,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
@@ -23,7 +24,14 @@ from airnp._arrays import Array
 from airnp._devices import load_library
 
 _NO_TRANSPOSE, _TRANSPOSE = 0, 1
-_DEFAULT_MATH, _TF32_MATH = 0, 3
+_DEFAULT_MATH = 0
+_MATH = {None: _DEFAULT_MATH, "tf32": 3, "tf32x3": 3, "bf16x9": 4}
+"""Modes of cuBLAS for products of float32."""
+
+_CAPABILITIES = {"tf32": (80, 1000), "tf32x3": (80, 1000), "bf16x9": (100, 103)}
+"""The first and the last compute capability with units for a precision, times ten."""
+
+_BF16X9_VERSION = 120900
 _WORKSPACE_BYTES = 32 * 2**20
 """The recommendation of cuBLAS for the newest devices; older ones need 4 MB."""
 
@@ -56,13 +64,10 @@ def workspace() -> Array:
     return cupy.empty(_WORKSPACE_BYTES, dtype=cupy.uint8)
 
 
-class Lane:
-    """A stream of the current device that runs beside the others, and a cuBLAS handle."""
+class Handle:
+    """A cuBLAS handle of the current device."""
 
     def __init__(self) -> None:
-        import cupy
-
-        self.stream = cupy.cuda.Stream(non_blocking=True)
         self._library = _library()
         self._pointer = ctypes.c_void_p()
         _check(self._library.cublasCreate_v2(ctypes.byref(self._pointer)), "cublasCreate")
@@ -70,7 +75,7 @@ class Lane:
         self._loose: dict[int, Array] = {}
 
     def destroy(self) -> None:
-        """Give the handle back to cuBLAS; the lane is of no use any more."""
+        """Give the handle back to cuBLAS; it is of no use any more."""
         self._library.cublasDestroy_v2(self._pointer)
 
     def bind(self, stream: int, memory: Array) -> None:
@@ -83,14 +88,20 @@ class Lane:
         _check(status, "cublasSetWorkspace")
 
     def bind_loose(self, stream: int) -> None:
-        """Let a product outside of a session go to a stream, with memory that the lane keeps for it."""
+        """Let a product outside of a session go to a stream, with memory that the handle keeps for it."""
         if stream not in self._loose:
             self._loose[stream] = workspace()
         self.bind(stream, self._loose[stream])
 
-    def multiply(self, double: bool, tf32: bool, arguments: tuple[Any, ...]) -> None:
+    def version(self) -> int:
+        """Return the version of cuBLAS, such as 120900."""
+        number = ctypes.c_int()
+        _check(self._library.cublasGetVersion_v2(self._pointer, ctypes.byref(number)), "cublasGetVersion")
+        return number.value
+
+    def multiply(self, double: bool, precision: str | None, arguments: tuple[Any, ...]) -> None:
         """Queue one ``gemmStridedBatched``."""
-        mode = _TF32_MATH if tf32 and not double else _DEFAULT_MATH
+        mode = _DEFAULT_MATH if double else _MATH[precision]
         if mode != self._mode:
             self._mode = None
             _check(self._library.cublasSetMathMode(self._pointer, ctypes.c_int(mode)), "cublasSetMathMode")
@@ -101,6 +112,25 @@ class Lane:
     def forget_loose(self) -> None:
         """Free the memory of products outside of sessions."""
         self._loose = {}
+
+
+_BRANCHES = 2
+"""Of an iteration: one for the rows, one for the columns."""
+
+
+class Lane:
+    """Streams of the current device that run beside all others, and a cuBLAS handle for each of them."""
+
+    def __init__(self) -> None:
+        import cupy
+
+        self.streams = [cupy.cuda.Stream(non_blocking=True) for _ in range(_BRANCHES)]
+        self.handles = [Handle() for _ in range(_BRANCHES)]
+
+    def destroy(self) -> None:
+        """Give the handles back to cuBLAS; the lane is of no use any more."""
+        for handle in self.handles:
+            handle.destroy()
 
 
 _idle: dict[int, list[Lane]] = defaultdict(list)
@@ -119,7 +149,7 @@ class _Lease:
     def __del__(self) -> None:
         if not hasattr(self, "lane"):
             return
-        self.lane.forget_loose()
+        self.lane.handles[0].forget_loose()
         with _idle_lock:
             keep = len(self._idle) < _MOST_IDLE
             if keep:
@@ -129,10 +159,10 @@ class _Lease:
 
 
 class _Local(threading.local):
-    session: Lane | None = None
-    tf32: bool = False
+    precision: str | None = None
 
     def __init__(self) -> None:
+        self.session: dict[int, Handle] = {}
         self.leases: dict[int, _Lease] = {}
 
 
@@ -150,27 +180,47 @@ def lane() -> Lane:
 
 
 @contextmanager
-def session(precision: str | None, memory: Array) -> Iterator[None]:
-    """Send all products of a ``with`` block to the current stream, with this workspace.
+def session(precision: str | None, workspaces: Sequence[Array]) -> Iterator[None]:
+    """Let products of a ``with`` block go to those streams of this thread's lane that are current then.
 
-    The stream is set when the block begins: the address of one that is gone may belong to another one now.
+    Streams are set when the block begins: the address of one that is gone may belong to another one now.
 
     Parameters
     ----------
-    precision : {"tf32"} or None
-        Whether to use TF32 tensor cores for float32 products.
-    memory : array
-        From :func:`workspace`.
+    precision : {"tf32", "tf32x3", "bf16x9"} or None
+        The units for float32 products; the caller of "tf32x3" splits the operands.
+    workspaces : sequence of arrays
+        From :func:`workspace`, one for each stream of the lane.
     """
-    import cupy
-
-    before = _local.session, _local.tf32
-    _local.session, _local.tf32 = lane(), precision == "tf32"
+    before, own = (_local.session, _local.precision), lane()
+    _check_precision(precision, own.handles[0])
+    found: dict[int, Handle] = {}
     try:
-        _local.session.bind(cupy.cuda.get_current_stream().ptr, memory)
+        for stream, handle, memory in zip(own.streams, own.handles, workspaces, strict=True):
+            handle.bind(stream.ptr, memory)
+            found[stream.ptr] = handle
+        _local.session, _local.precision = found, precision
         yield
     finally:
-        _local.session, _local.tf32 = before
+        _local.session, _local.precision = before
+
+
+def _check_precision(precision: str | None, handle: Handle) -> None:
+    """Raise if the current device or cuBLAS has no units for a precision."""
+    import cupy
+
+    if precision is None:
+        return
+    first, last = _CAPABILITIES[precision]
+    capability = int(cupy.cuda.Device().compute_capability)
+    if not first <= capability <= last:
+        range_ = f"{first / 10}" + (" or newer" if last == 1000 else f" to {last / 10}")
+        raise ValueError(
+            f"precision: {precision!r} needs a device of compute capability {range_}, this one has "
+            f"{capability / 10}"
+        )
+    if precision == "bf16x9" and handle.version() < _BF16X9_VERSION:
+        raise ValueError(f"precision: 'bf16x9' needs cuBLAS 12.9 or newer, found {handle.version()}")
 
 
 def gemm_strided_batched(
@@ -199,13 +249,15 @@ def gemm_strided_batched(
     double = dtype == "float64"
     scalar = ctypes.c_double if double else ctypes.c_float
     whole, step, address = ctypes.c_int, ctypes.c_longlong, ctypes.c_void_p
-    chosen = _local.session
-    if chosen is None:
-        chosen = lane()
-        chosen.bind_loose(cupy.cuda.get_current_stream().ptr)
+    stream = cupy.cuda.get_current_stream().ptr
+    if _local.session:  # a stream of the user's gets the first one's
+        chosen = _local.session.get(stream) or next(iter(_local.session.values()))
+    else:
+        chosen = lane().handles[0]
+        chosen.bind_loose(stream)
     chosen.multiply(
         double,
-        _local.tf32,
+        _local.precision,
         (
             *map(whole, (transa, transb, m, n, k)),
             ctypes.byref(scalar(alpha)),

@@ -60,16 +60,22 @@ class Lending:
     ----------
     empty : callable
         Returns an uninitialised array of a shape.
+    resting : int
+        How many arrays of a size are not lent again before others come back; they are lent in the order in
+        which they came. Work that does not share memory can go on side by side. With 0 the array that came
+        last is lent first, which a cache may still hold.
     """
 
-    def __init__(self, empty: Callable[[tuple[int, ...]], Array]) -> None:
-        self._empty = empty
+    def __init__(self, empty: Callable[[tuple[int, ...]], Array], resting: int = 0) -> None:
+        self._empty, self._resting = empty, resting
         self._free: dict[int, list[Array]] = {}
 
     def take(self, shape: tuple[int, ...]) -> Array:
         """Return an uninitialised C-contiguous array of this shape."""
-        free = self._free.get(math.prod(shape))
-        return free.pop().reshape(shape) if free else self._empty(shape)
+        free = self._free.get(math.prod(shape), [])
+        if len(free) <= self._resting:
+            return self._empty(shape)
+        return free.pop(0 if self._resting else -1).reshape(shape)
 
     def give(self, array: Array) -> None:
         """Return an array to the pool."""

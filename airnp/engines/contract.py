@@ -29,7 +29,7 @@ from airnp.data.entries import Entries, Pattern
 
 AdjacencyKind: TypeAlias = Literal["row", "global", "product"]
 VariationKind: TypeAlias = Literal["l1", "quadratic"]
-Precision: TypeAlias = Literal["tf32"]
+Precision: TypeAlias = Literal["tf32", "tf32x3", "bf16x9"]
 SecondMoment: TypeAlias = Literal["entry", "matrix"]
 Schedule: TypeAlias = Callable[[int], float]
 Begin: TypeAlias = "Callable[[], Sequence[Update]]"
@@ -359,8 +359,8 @@ class Engine(Protocol):
     ) -> Array:
         """Write 2 L t for a symmetric adjacency; return R = ½ Σ A_ij D_ij."""
 
-    def eigenbasis(self, gram: Array) -> tuple[Array, Array]:
-        """Return E (r, r) and γ (r,) ≥ 0 of a Gram matrix G = E diag(γ) Eᵀ."""
+    def gram_factors(self, gram: Array) -> tuple[Array, Array, Array]:
+        """Return E (r, r), γ (r,) ≥ 0 and E⁻¹ of a Gram matrix G = E diag(γ) Eᵀ; E may be any such matrix."""
 
     def multiply(self, x: Array, factor: Any, *, out: Array) -> None:
         """Write x · factor, entry by entry; ``factor`` is a number or an array that broadcasts to x."""

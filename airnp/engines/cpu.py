@@ -34,8 +34,8 @@ from airnp.engines.sparse_cpu import add as add
 from airnp.engines.sparse_cpu import decay as decay
 from airnp.engines.sparse_cpu import edge_laplacian as edge_laplacian
 from airnp.engines.sparse_cpu import edge_terms as edge_terms
-from airnp.engines.sparse_cpu import eigenbasis as eigenbasis
 from airnp.engines.sparse_cpu import entry_values as entry_values
+from airnp.engines.sparse_cpu import gram_factors as gram_factors
 from airnp.engines.sparse_cpu import line_sums as line_sums
 from airnp.engines.sparse_cpu import multiply as multiply
 from airnp.engines.sparse_cpu import residuals as residuals

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from array_api_compat import array_namespace
 
 from airnp._arrays import Array
+from airnp._devices import warn_of_slow_double
 from airnp.engines import _cublas, reference
 from airnp.engines.buffers import Lending
 from airnp.engines.contract import (
@@ -40,8 +41,8 @@ from airnp.engines.sparse_cuda import add as add
 from airnp.engines.sparse_cuda import decay as decay
 from airnp.engines.sparse_cuda import edge_laplacian as edge_laplacian
 from airnp.engines.sparse_cuda import edge_terms as edge_terms
-from airnp.engines.sparse_cuda import eigenbasis as eigenbasis
 from airnp.engines.sparse_cuda import entry_values as entry_values
+from airnp.engines.sparse_cuda import gram_factors as gram_factors
 from airnp.engines.sparse_cuda import line_sums as line_sums
 from airnp.engines.sparse_cuda import multiply as multiply
 from airnp.engines.sparse_cuda import residuals as residuals
@@ -60,6 +61,8 @@ _MOST_BLOCKS = {"graph": 2048, "entries": 1024, "adam": 4096, "second": 65535}
 
 class _Local(threading.local):
     iteration: _Iteration | None = None
+    halves: Lending | None = None
+    """Where products of split operands have these, in a run that asks for them."""
 
 
 _local = _Local()
@@ -99,6 +102,12 @@ def _empty(shape: tuple[int, ...], like: Array) -> Array:
     return cupy.empty(shape, dtype=like.dtype)
 
 
+def _float32(shape: tuple[int, ...]) -> Array:
+    import cupy
+
+    return cupy.empty(shape, dtype=cupy.float32)
+
+
 def _tickets(count: int) -> Array:
     """Return counters that identify the last block of a sum; they are zero before and after a launch."""
     import cupy
@@ -124,15 +133,47 @@ def product(
     if out is None:
         batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
         out = _empty((*batch, a.shape[-2], b.shape[-1]), a)
-    call(_cublas.gemm, _stack(out), *_operand(a), *_operand(b))
+    _multiply(out, a, b)
     return out
 
 
 def add_product(c: Array, a: Array, b: Array, *, alpha: float) -> Array:
     """Return ``c + alpha · a @ b``."""
     c = _contiguous(c)
-    call(_cublas.gemm, _stack(c), *_operand(a), *_operand(b), alpha, 1.0)
+    _multiply(c, a, b, alpha, 1.0)
     return c
+
+
+def _multiply(c: Array, a: Array, b: Array, alpha: float = 1.0, beta: float = 0.0) -> None:
+    """Queue c ← alpha · a @ b + beta · c.
+
+    With split operands, a = a' + a" and b = b' + b", the product is a" b' + a' b" + a' b', the small parts
+    first; a" b" is below the rounding of float32.
+    """
+    target, (left, turned), (right, other_turned) = _stack(c), _operand(a), _operand(b)
+    halves = _local.halves if c.dtype == np.float32 else None
+    if halves is None:
+        _gemm(target, left, turned, right, other_turned, alpha, beta)
+        return
+    parts = [_split(left, halves)]
+    parts.append(parts[0] if right.data.ptr == left.data.ptr else _split(right, halves))
+    for first, second in ((1, 0), (0, 1), (0, 0)):
+        _gemm(target, parts[0][first], turned, parts[1][second], other_turned, alpha, beta)
+        beta = 1.0
+    for half in {id(half): half for pair in parts for half in pair}.values():
+        halves.give(half)
+
+
+def _gemm(c: Array, a: Array, turned: bool, b: Array, other_turned: bool, alpha: float, beta: float) -> None:
+    call(_cublas.gemm, c, a, turned, b, other_turned, alpha, beta, reads=(a, b), writes=(c,))
+
+
+def _split(x: Array, halves: Lending) -> tuple[Array, Array]:
+    """Return the leading bits of each entry, and the others."""
+    high, low = halves.take(x.shape), halves.take(x.shape)
+    grid = (min(math.ceil(x.size / THREADS), _MOST_BLOCKS["adam"]),)
+    launch("split", "split", (x.dtype,), grid, x, high, low, x.size)
+    return high, low
 
 
 def gram(x: Array, *, columns: bool = False, out: Array | None = None) -> Array:
@@ -346,7 +387,8 @@ def _update_all(
         _local.iteration.keep(used)  # the table holds addresses only
     largest = max(target.size for target in targets)
     grid = (min(math.ceil(largest / THREADS), _MOST_BLOCKS["adam"]), min(len(rows), _MOST_BLOCKS["second"]))
-    launch("adam", kernel, (targets[0].dtype,), grid, tensors, len(rows), table, cursor, width)
+    arguments = (tensors, len(rows), table, cursor, width)
+    launch("adam", kernel, (targets[0].dtype,), grid, *arguments, through=used)
 
 
 def _step_numbers(updates: Sequence[Update], like: Array) -> tuple[Array, Array, int, list[int]]:
@@ -368,8 +410,13 @@ def _starts(lengths: Sequence[int]) -> list[int]:
 
 
 def memory(like: Array) -> Memory:
-    """Return memory for the intermediates of many iterations, whose arrays are reused."""
-    return Lending(lambda shape: _empty(shape, like))
+    """Return memory for the intermediates of many iterations, whose arrays are reused.
+
+    Every fit begins with this call, so it warns where the device is slow in the dtype of the fit.
+    """
+    if like.dtype == np.float64:
+        warn_of_slow_double(like.device.id)
+    return Lending(lambda shape: _empty(shape, like), resting=2)
 
 
 class _Iteration:
@@ -437,21 +484,23 @@ class _Iteration:
                     self.keep(values)
                     sources = cupy.asarray(addresses)
                     counts = (len(values), size, self._ring, self.cursor, CAPACITY)
-                    launch("record", "record", (values[0].dtype,), (1,), sources, *counts)
+                    variant = (values[0].dtype,)
+                    launch("record", "record", variant, (1,), sources, *counts, through=values)
         finally:
             _local.iteration = None
         return values
 
-    def replay(self, stream: Any) -> Callable[[], None]:
+    def replay(self, streams: Sequence[Any]) -> Callable[[], None]:
         """Return a function that queues the whole iteration by launching a CUDA graph.
 
-        If a driver or library refuses to be captured, the function launches the kernels one by one, which is
-        slower and gives the same results.
+        In the graph, what shares no memory runs side by side: it is captured on several streams. If a driver
+        or library refuses to be captured, the function launches the kernels one by one, which is slower and
+        gives the same results.
         """
         import cupy
 
         try:
-            graph = self._capture(stream)
+            graph = self._capture(streams)
         except RuntimeError as error:
             warnings.warn(
                 f"the iteration could not be captured as a CUDA graph ({error}); its kernels are launched "
@@ -462,15 +511,19 @@ class _Iteration:
             return self._recording.replay
         return lambda: graph.launch(cupy.cuda.get_current_stream())
 
-    def _capture(self, stream: Any) -> Any:
-        stream.begin_capture()
+    def _capture(self, streams: Sequence[Any]) -> Any:
+        first, *others = streams
+        first.begin_capture()
         try:
-            self._recording.replay()
-        except BaseException:  # Ctrl-C, too: the stream serves the next fit
+            self._recording.replay_side_by_side(streams)
+        except BaseException:  # Ctrl-C, too: the streams serve the next fit
             with suppress(RuntimeError):  # ending a failed capture raises again
-                stream.end_capture()
+                for other in others:
+                    first.wait_event(other.record())
+            with suppress(RuntimeError):
+                first.end_capture()
             raise
-        return stream.end_capture()
+        return first.end_capture()
 
     def read(self, count: int) -> npt.NDArray[np.float64]:
         """Wait for the last ``count`` iterations and return their recorded values."""
@@ -489,11 +542,11 @@ def prepare(
     """Return a function that runs a number of iterations and returns their recorded values.
 
     The first iteration of a replayable step is recorded and captured as a CUDA graph, which runs the others.
-    ``threads`` is for the CPU. The graph has a workspace of its own for cuBLAS, whose address it contains.
+    ``threads`` is for the CPU. The graph has workspaces of its own for cuBLAS, whose addresses it contains:
+    one for each of the streams that it is captured on.
     """
-    import cupy
-
-    workspace: Array = None
+    workspaces: list[Array] = []
+    halves = Lending(_float32, resting=4) if precision == "tf32x3" else None
     iteration: _Iteration | None = None
     again: Callable[[], None] | None = None
 
@@ -512,21 +565,25 @@ def prepare(
                 return _values([values, *(step(updates) for updates in steps[1:])])
         for _ in range(first, count):
             if again is None:
-                again = iteration.replay(cupy.cuda.get_current_stream())
+                again = iteration.replay(_cublas.lane().streams)
             again()
         return iteration.read(count)
 
     def run(iterations: int) -> npt.NDArray[np.float64]:
-        nonlocal workspace
+        import cupy
+
         cupy.cuda.get_current_stream().synchronize()  # its results are read on the stream below
-        with _cublas.lane().stream as stream:
-            if workspace is None:
-                workspace = _cublas.workspace()
+        streams = _cublas.lane().streams
+        with streams[0] as stream:
+            while len(workspaces) < len(streams):
+                workspaces.append(_cublas.workspace())
             try:
-                with _cublas.session(precision, workspace):
+                _local.halves = halves
+                with _cublas.session(precision, workspaces):
                     counts = [min(CAPACITY, iterations - done) for done in range(0, iterations, CAPACITY)]
                     return np.concatenate([portion(count) for count in counts])
             finally:
+                _local.halves = None
                 # After Ctrl-C launches may still be queued, which write to arrays that the caller drops.
                 stream.synchronize()
 

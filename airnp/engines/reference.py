@@ -32,8 +32,8 @@ from airnp.engines.sparse_reference import add as add
 from airnp.engines.sparse_reference import decay as decay
 from airnp.engines.sparse_reference import edge_laplacian as edge_laplacian
 from airnp.engines.sparse_reference import edge_terms as edge_terms
-from airnp.engines.sparse_reference import eigenbasis as eigenbasis
 from airnp.engines.sparse_reference import entry_values as entry_values
+from airnp.engines.sparse_reference import gram_factors as gram_factors
 from airnp.engines.sparse_reference import line_sums as line_sums
 from airnp.engines.sparse_reference import multiply as multiply
 from airnp.engines.sparse_reference import residuals as residuals

@@ -139,14 +139,14 @@ def edge_laplacian(pattern: Pattern, weights: Floats, t: Floats, metric: Floats,
     return _weighted_sum(means, 0.5)
 
 
-def eigenbasis(gram: Floats) -> tuple[Floats, Floats]:
-    """Return E (r, r) and γ (r,) ≥ 0 of G = E diag(γ) Eᵀ, found in float64."""
+def gram_factors(gram: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return E (r, r), γ (r,) ≥ 0 and E⁻¹ = Eᵀ of G = E diag(γ) Eᵀ: the spectrum, found in float64."""
     basis, metric = empty_apart(gram.shape, gram.dtype), empty_apart(gram.shape[:1], gram.dtype)
-    call(_write_eigenbasis, gram, basis, metric)
-    return basis, metric
+    call(_write_spectrum, gram, basis, metric)
+    return basis, metric, basis.T
 
 
-def _write_eigenbasis(gram: Floats, basis: Floats, metric: Floats) -> None:
+def _write_spectrum(gram: Floats, basis: Floats, metric: Floats) -> None:
     basis[...], metric[...] = spectrum(gram)
 
 

@@ -18,7 +18,6 @@ import numpy.typing as npt
 
 from airnp._arrays import Array
 from airnp.data.entries import Entries, Pattern
-from airnp.engines import sparse_reference
 from airnp.engines.contract import DecayPart, Edges, Offsets, Slopes
 from airnp.engines.launching import THREADS, launch
 
@@ -145,12 +144,23 @@ def edge_laplacian(pattern: Pattern, weights: Array, t: Array, metric: Array, *,
     return _scalar(_lines(pattern).add_gaps(weights, t, pull, scale=2.0, metric=metric))
 
 
-def eigenbasis(gram: Array) -> tuple[Array, Array]:
-    """Return E (r, r) and γ (r,) ≥ 0 of G = E diag(γ) Eᵀ, found on the host, which waits for G."""
+_ROUNDINGS = 8.0
+"""Times √r: by how many roundings the diagonal of a Gram matrix is raised, more than errors can be."""
+
+
+def gram_factors(gram: Array) -> tuple[Array, Array, Array]:
+    """Return L, D and L⁻¹ of G = L diag(D) Lᵀ, L being unit lower triangular.
+
+    Its diagonal is raised by a few roundings first, for which no eigenvectors and no host are needed.
+    """
     import cupy
 
-    basis, metric = sparse_reference.eigenbasis(gram.get())
-    return cupy.asarray(basis), cupy.asarray(metric)
+    factor, inverse, pivots = cupy.empty_like(gram), cupy.empty_like(gram), cupy.empty_like(gram[0])
+    rank = gram.shape[0]
+    tolerance = _ROUNDINGS * math.sqrt(rank) * float(np.finfo(gram.dtype).eps)
+    results = (factor, pivots, inverse, tolerance, rank)
+    launch("sparse_gram", "factor_gram", (gram.dtype,), (1,), gram, *results)
+    return factor, pivots, inverse
 
 
 def multiply(x: Array, factor: Any, *, out: Array) -> None:

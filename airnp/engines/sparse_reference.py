@@ -95,10 +95,11 @@ def edge_laplacian(pattern: Pattern, weights: Floats, t: Floats, metric: Floats,
     return np.array(0.5 * np.sum((t * pull) @ metric, dtype=np.float64))
 
 
-def eigenbasis(gram: Floats) -> tuple[Floats, Floats]:
-    """Return E (r, r) and γ (r,) ≥ 0 of G = E diag(γ) Eᵀ, found in float64."""
+def gram_factors(gram: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return E (r, r), γ (r,) ≥ 0 and E⁻¹ = Eᵀ of G = E diag(γ) Eᵀ: the spectrum, found in float64."""
     vectors, values = spectrum(gram)
-    return np.ascontiguousarray(vectors, gram.dtype), values.astype(gram.dtype)
+    basis = np.ascontiguousarray(vectors, gram.dtype)
+    return basis, values.astype(gram.dtype), basis.T
 
 
 def spectrum(gram: Floats) -> tuple[Floats, Floats]:

@@ -1,11 +1,12 @@
 r"""The geometry of graph regularisers where X = U Vᵀ is never formed: factors and r×r matrices alone.
 
-With X = U Vᵀ, :math:`\|x_i - x_j\|^2 = (u_i - u_j)^T G (u_i - u_j)`, G = VᵀV (r×r). G = E diag(γ) Eᵀ turns
-the rows once, T = U E, after which a distance is a weighted sum of squares, whatever the rank of G:
+With X = U Vᵀ, :math:`\|x_i - x_j\|^2 = (u_i - u_j)^T G (u_i - u_j)`, G = VᵀV (r×r). Any G = E diag(γ) Eᵀ with
+γ ≥ 0 and an invertible E turns the rows once, T = U E, after which a distance is a weighted sum of squares,
+whatever the rank of G. E may have the eigenvectors of G, or be the factor L of an L D Lᵀ:
 
 .. math:: D_{ij} = \sum_k γ_k (t_{ik} - t_{jk})^2, \qquad B = 2 L T, \qquad R = tr(X^T L X) = \tfrac12 ⟨A, D⟩
 
-.. math:: ∂R/∂U = 2 L U G = B\,diag(γ)\,E^T, \qquad ∂R/∂V = 2 V (U^T L U) = V E (T^T B) E^T
+.. math:: ∂R/∂U = 2 L U G = B\,diag(γ)\,E^T, \qquad ∂R/∂V = 2 V (U^T L U) = V E^{-T} (T^T B) E^{-1}
 
 For the columns of X, U and V change places. Offsets are no part of this geometry.
 """
@@ -24,7 +25,7 @@ from airnp.regularizers.base import Side
 
 
 class TurnedNodes:
-    """The nodes of a graph in the eigenbasis of the other side's Gram matrix, and the way back.
+    """The nodes of a graph where distances are weighted sums of squares, and the way back.
 
     Parameters
     ----------
@@ -49,7 +50,7 @@ class TurnedNodes:
         self, ops: Engine, nodes: Side, other: Side, space: Workspace, edges: Edges | None = None
     ) -> None:
         self._ops, self._nodes, self._other = ops, nodes, other
-        self.basis, self.metric = eigenbasis(ops, other[0])
+        self.basis, self.metric, self._inverse = gram_factors(ops, other[0])
         matrix = nodes[0]
         self.pull = space.take("pull", matrix.shape)
         self._edges = None if edges is None or edges.order is None else edges
@@ -63,7 +64,7 @@ class TurnedNodes:
         """Add λ ∂R/∂nodes and λ ∂R/∂other, once ``pull`` is 2 L T."""
         ops, back = self._ops, self._back
         inner = ops.product(self.t, self.pull, transpose_a=True)
-        middle = ops.product(ops.product(self.basis, inner), self.basis, transpose_b=True)
+        middle = ops.product(ops.product(self._inverse, inner, transpose_a=True), self._inverse)
         self._add_product(self._other[1], self._other[0], middle, weight)
         ops.multiply(self.basis.T, self.metric[:, None], out=back)
         if self._edges is None:
@@ -81,14 +82,14 @@ class TurnedNodes:
             slope[...] = found
 
 
-def eigenbasis(ops: Engine, factor: Array) -> tuple[Array, Array]:
-    """Return E (r, r) and γ (r,) of the Gram matrix factorᵀ factor."""
-    return ops.eigenbasis(ops.product(factor, factor, transpose_a=True))
+def gram_factors(ops: Engine, factor: Array) -> tuple[Array, Array, Array]:
+    """Return E (r, r), γ (r,) and E⁻¹ of the Gram matrix factorᵀ factor."""
+    return ops.gram_factors(ops.product(factor, factor, transpose_a=True))
 
 
 def points_of(ops: Engine, nodes: Array, other: Array) -> Any:
     """Return rows (nodes, r) on the host whose distances are those of the rows of nodes · otherᵀ."""
-    basis, metric = eigenbasis(ops, other)
+    basis, metric, _ = gram_factors(ops, other)
     return to_numpy(nodes @ (basis * array_namespace(metric).sqrt(metric)))
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from tests.cupy_double.memory import Allocation, pool_of
 from tests.cupy_double.state import machine
-from tests.cupy_double.streams import Stream, get_current_stream, submit
+from tests.cupy_double.streams import Stream, get_current_stream, stream_at, submit
 
 _LARGEST = 2**31 - 1
 
@@ -42,6 +42,7 @@ def gemm_strided_batched(
     batch: int,
     dtype: Any,
     workspace: Allocation | None = None,
+    mode: int = 0,
 ) -> None:
     """Compute C = alpha op(A) op(B) + beta C for each problem of a batch, all in column-major order.
 
@@ -62,6 +63,8 @@ def gemm_strided_batched(
     dtype : float32 or float64
     workspace : Allocation, optional
         Memory that the product works in; a graph that captures it contains its address.
+    mode : int
+        3 rounds float32 operands to TF32; sums are in float32.
     """
     kind = np.dtype(dtype)
     if kind not in (np.dtype(np.float32), np.dtype(np.float64)):
@@ -88,12 +91,20 @@ def gemm_strided_batched(
 
     def run() -> None:
         with np.errstate(all="ignore"):
-            product = kind.type(alpha) * (left @ right)
+            rounded = (as_tf32(left), as_tf32(right)) if mode == 3 and kind == np.float32 else (left, right)
+            product = kind.type(alpha) * np.matmul(*rounded)
             # With beta = 0, what C held before is not read, be it NaN.
             c[...] = product if beta == 0 else product + kind.type(beta) * c
 
     touched = [c_memory] if workspace is None else [c_memory, workspace]
     submit(run, lambda: machine.count("products"), reads=[a_memory, b_memory], writes=touched)
+
+
+def as_tf32(values: np.ndarray) -> np.ndarray:
+    """Return float32 numbers with 10 bits after the leading one, rounded to nearest even."""
+    words = np.ascontiguousarray(values).view(np.uint32)
+    rounded = (words + 0xFFF + (words >> 13 & 1)) & np.uint32(0xFFFFE000)
+    return np.where(np.isfinite(values), rounded.view(np.float32), values)
 
 
 def _matrices(
@@ -142,6 +153,8 @@ class Library:
 
     def __init__(self) -> None:
         self.modes: list[int] = []
+        self.version = 120900
+        self._mode_of: dict[int, int] = {}
         self.handles: dict[int, _Handle] = {}
 
     def cublasCreate_v2(self, pointer: Any) -> int:  # noqa: N802
@@ -154,9 +167,8 @@ class Library:
         return 0
 
     def cublasSetStream_v2(self, handle: Any, stream: Any) -> int:  # noqa: N802
-        assert (stream.value or 0) == get_current_stream().ptr
         # Which stream has an address may change: a handle belongs to the stream, not to its address.
-        self.handles[handle.value] = _Handle(weakref.ref(get_current_stream()))
+        self.handles[handle.value] = _Handle(weakref.ref(stream_at(stream.value or 0)))
         return 0
 
     def cublasSetWorkspace_v2(self, handle: Any, workspace: Any, size: Any) -> int:  # noqa: N802
@@ -167,7 +179,14 @@ class Library:
         return 0
 
     def cublasSetMathMode(self, handle: Any, mode: Any) -> int:  # noqa: N802
+        assert mode.value in (0, 3, 4)
         self.modes.append(mode.value)
+        self._mode_of[handle.value] = mode.value
+        return 0
+
+    def cublasGetVersion_v2(self, handle: Any, number: Any) -> int:  # noqa: N802
+        assert handle.value in self.handles
+        number._obj.value = self.version
         return 0
 
     def cublasSgemmStridedBatched(self, handle: Any, *arguments: Any) -> int:  # noqa: N802
@@ -191,5 +210,5 @@ class Library:
         workspace = own.workspace() if own.workspace is not None else None
         if workspace is None:
             raise CUBLASError("the handle has no workspace, or it was freed")
-        gemm_strided_batched(0, *values, dtype, workspace)
+        gemm_strided_batched(0, *values, dtype, workspace, self._mode_of.get(handle.value, 0))
         return 0

@@ -13,6 +13,7 @@ from typing import Any
 import array_api_compat
 import pytest
 
+from airnp._devices import warn_of_slow_double
 from airnp.engines import _cublas, launching
 from tests.cupy_double import modules
 from tests.cupy_double.cublas import Library, gemm_strided_batched
@@ -121,6 +122,12 @@ def gpu(cupy_double: Double, monkeypatch: pytest.MonkeyPatch) -> Iterator[Double
     monkeypatch.setattr(_cublas, "_local", _cublas._Local())
     monkeypatch.setattr(_cublas, "_idle", defaultdict(list))
     monkeypatch.setattr(launching, "_choose_compiler", lambda: None)
-    launching._function.cache_clear()
+    _forget_devices()
     yield cupy_double
-    launching._function.cache_clear()
+    _forget_devices()
+
+
+def _forget_devices() -> None:
+    """Empty caches of what belongs to a device."""
+    for cached in (launching._function, launching._compiled, warn_of_slow_double):
+        cached.cache_clear()

@@ -141,7 +141,7 @@ def build() -> dict[str, ModuleType]:
     cupy = _module(
         "cupy",
         {
-            "__version__": "14.0.0",
+            "__version__": "14.2.0",
             "ndarray": ndarray,
             "RawModule": RawModule,
             "RawKernel": RawKernel,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -9,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from tests.cupy_double.array import check_device, ndarray
-from tests.cupy_double.memory import Allocation
+from tests.cupy_double.memory import Allocation, pool_of
 from tests.cupy_double.state import machine
-from tests.cupy_double.streams import submit
+from tests.cupy_double.streams import current_stream, submit
 
 _LARGEST_GRID = (2**31 - 1, 65535, 65535)
 _LARGEST_BLOCK = (1024, 1024, 64)
@@ -48,7 +49,7 @@ class RawModule:
         with machine.lock:
             if mode not in self._built:
                 self._built[mode] = _executor(self, mode)
-        return RawKernel(name, self._built[mode].get_function(name))
+        return RawKernel(name, self._built[mode].get_function(name), _read_only(self.code, name))
 
 
 def _executor(module: RawModule, mode: str) -> Any:
@@ -59,12 +60,26 @@ def _executor(module: RawModule, mode: str) -> Any:
     return simt.RawModule(code=module.code, options=module.options, name_expressions=names, mode=mode)
 
 
+def _read_only(code: str, name: str) -> tuple[bool, ...]:
+    """Return, for each parameter of a kernel, whether it is declared as a pointer to constants."""
+    base = re.escape(name.partition("<")[0])
+    head = re.search(rf"__global__[^{{;]*?\b{base}\(([^)]*)\)", code)
+    return tuple("const " in part and "*" in part for part in head[1].split(",")) if head else ()
+
+
+def _behind(table: ndarray) -> list[Allocation]:
+    """Return the live allocations whose addresses a table of integers has."""
+    words = set(table._host.ravel().tolist())
+    return [found for found in list(pool_of(table.device.id).live) if found.address in words]
+
+
 class RawKernel:
     """A kernel; in CuPy it can also be made without a module, here not."""
 
-    def __init__(self, name: str, function: Any) -> None:
+    def __init__(self, name: str, function: Any, read_only: Sequence[bool]) -> None:
         self.name = name
         self._function = function
+        self._read_only = read_only
 
     def __call__(
         self, grid: tuple[int, ...], block: tuple[int, ...], args: Sequence[Any], *, shared_mem: int = 0
@@ -77,18 +92,24 @@ class RawKernel:
         block = _checked_size("block", block, _LARGEST_BLOCK)
         if int(np.prod(block)) > _MOST_THREADS:
             raise ValueError(f"{self.name}: a block of {block} has more than {_MOST_THREADS} threads")
-        passed, touched = [], []
+        passed: list[Any] = []
+        reads: list[Allocation] = []
+        writes: list[Allocation] = []
         for position, value in enumerate(args):
             argument, allocation = self._argument(position, value)
             passed.append(argument)
-            if allocation is not None:
-                touched.append(allocation)
+            if allocation is None:
+                continue
+            is_read_only = position < len(self._read_only) and self._read_only[position]
+            (reads if is_read_only else writes).append(allocation)
+            if value.dtype == np.int64 and current_stream().is_capturing():
+                writes += _behind(value)
         function, name = self._function, self.name
         submit(
             lambda: function(grid, block, tuple(passed)),
             lambda: machine.count_named("launches", name),
-            # The text says which arrays are only read; not knowing it, the double takes all as written.
-            writes=touched,
+            reads=reads,
+            writes=writes,
         )
 
     def _argument(self, position: int, value: Any) -> tuple[Any, Allocation | None]:

@@ -57,6 +57,8 @@ class Settings:
     failure: int | None = None
     """Status that every call of the runtime ends with: 100 for no device, 35 for too old a driver."""
     compute_capability: tuple[int, int] = (8, 0)
+    double_ratio: int = 2
+    """How many times faster the device computes in float32 than in float64."""
     executor_mode: str = "fast"
     deferred: bool = False
     """Whether streams other than the null stream do their work only when somebody waits for it."""
@@ -138,6 +140,9 @@ _MESSAGES = {
     700: "cudaErrorIllegalAddress: an illegal memory access was encountered",
     900: "cudaErrorStreamCaptureUnsupported: operation not permitted when stream is capturing",
     901: "cudaErrorStreamCaptureInvalidated: operation failed due to a previous error during capture",
+    904: "cudaErrorStreamCaptureUnjoined: capturing stream has unjoined work",
+    905: "cudaErrorStreamCaptureIsolation: dependency created on uncaptured work in another stream",
+    907: "cudaErrorCapturedEvent: operation not permitted on an event last recorded in a capturing stream",
     906: "cudaErrorStreamCaptureImplicit: operation would make the legacy stream depend on a capturing "
     "blocking stream",
 }
@@ -145,6 +150,7 @@ _MESSAGES = {
 NO_DEVICE, INSUFFICIENT_DRIVER, INVALID_DEVICE = 100, 35, 101
 INVALID_VALUE, ILLEGAL_STATE, ILLEGAL_ADDRESS = 1, 401, 700
 CAPTURE_UNSUPPORTED, CAPTURE_INVALIDATED, CAPTURE_IMPLICIT = 900, 901, 906
+CAPTURE_UNJOINED, CAPTURE_ISOLATION, CAPTURED_EVENT = 904, 905, 907
 STATUSES = tuple(_MESSAGES)
 
 
@@ -197,6 +203,12 @@ class Device:
     def compute_capability(self) -> str:
         """As ``"80"``."""
         return "{}{}".format(*machine.settings.compute_capability)
+
+    @property
+    def attributes(self) -> dict[str, int]:
+        """Properties as numbers, by the names of the runtime without their prefix."""
+        machine.check()
+        return {"SingleToDoublePrecisionPerfRatio": machine.settings.double_ratio}
 
     @property
     def mem_info(self) -> tuple[int, int]:

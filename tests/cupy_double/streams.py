@@ -12,7 +12,10 @@ from tests.cupy_double.memory import Allocation
 from tests.cupy_double.state import (
     CAPTURE_IMPLICIT,
     CAPTURE_INVALIDATED,
+    CAPTURE_ISOLATION,
+    CAPTURE_UNJOINED,
     CAPTURE_UNSUPPORTED,
+    CAPTURED_EVENT,
     ILLEGAL_ADDRESS,
     ILLEGAL_STATE,
     INVALID_VALUE,
@@ -79,6 +82,57 @@ class Work:
             self.run()
 
 
+@dataclass(eq=False)
+class Capture:
+    """What is being recorded, on one stream or on several that wait for each other."""
+
+    origin: Stream
+    nodes: list[Work] = field(default_factory=list)
+    before: list[frozenset[int]] = field(default_factory=list)
+    """For each node, all that must be done first."""
+    fronts: dict[Stream, frozenset[int]] = field(default_factory=dict)
+    """For each stream, all that the next node on it must follow."""
+    is_invalid: bool = False
+
+    def add(self, work: Work, stream: Stream) -> None:
+        """Record some work at the end of a stream."""
+        for reference in (*work.reads, *work.writes):
+            _alive(reference)
+        self.before.append(self.fronts[stream])
+        self.fronts[stream] |= {len(self.nodes)}
+        self.nodes.append(work)
+
+    def join(self, stream: Stream, front: frozenset[int]) -> None:
+        """Let a stream, which may come in by this, follow what has been recorded elsewhere."""
+        stream._capture = self
+        self.fronts[stream] = self.fronts.get(stream, frozenset()) | front
+
+    def check_races(self) -> None:
+        """Raise if two nodes that may run at the same time use the same memory, and one of them writes."""
+        if not machine.settings.check_streams:
+            return
+        for number, work in enumerate(self.nodes):
+            for other in set(range(number)) - self.before[number]:
+                earlier = self.nodes[other]
+                met = set(earlier.writes) & {*work.reads, *work.writes} or set(earlier.reads) & set(
+                    work.writes
+                )
+                for allocation in map(_alive, met):
+                    raise StreamOrderError(
+                        f"nodes {other} and {number} of a graph may run at the same time, and both use "
+                        f"memory of {allocation.size} bytes that one of them writes"
+                    )
+
+    def in_unlikely_order(self) -> list[Work]:
+        """Return the work in an order that a device may choose: of what can be done, always the latest."""
+        waiting, order = set(range(len(self.nodes))), []
+        while waiting:
+            ready = max(number for number in waiting if not self.before[number] & waiting)
+            waiting.remove(ready)
+            order.append(self.nodes[ready])
+        return order
+
+
 def _alive(reference: weakref.ref[Allocation]) -> Allocation:
     allocation = reference()
     if allocation is None:
@@ -103,20 +157,25 @@ def _check_order(timeline: Timeline, allocation: Allocation, *, write: bool) -> 
 class Event:
     """A place in a stream that another stream can wait for."""
 
-    def __init__(self) -> None:
+    def __init__(self, block: bool = False, disable_timing: bool = False, interprocess: bool = False) -> None:
         machine.device()
         self._reached: dict[Timeline, int] = {}
+        self._captured: tuple[Capture, frozenset[int]] | None = None
 
     def record(self, stream: Stream | None = None) -> None:
         """Mark the present end of a stream, by default of the current one."""
         source = current_stream() if stream is None else stream
-        if source.is_capturing():
-            source._refuse()
+        if source._capture is not None:
+            self._captured = source._capture, source._capture.fronts[source]
+            return
+        self._captured = None
         timeline = source._timeline()
         self._reached = {**timeline.awaited, timeline: timeline.submitted}
 
     def synchronize(self) -> None:
         """Let the host wait for it."""
+        if self._captured is not None:
+            raise CUDARuntimeError(CAPTURED_EVENT)
         refuse_in_capture()
         machine.count("synchronisations")
         for timeline, number in self._reached.items():
@@ -125,6 +184,7 @@ class Event:
 
 
 _handles = itertools.count(0x1000)
+_known: weakref.WeakValueDictionary[int, Stream] = weakref.WeakValueDictionary()
 
 
 class Stream:
@@ -141,11 +201,11 @@ class Stream:
         self._generation = machine.generation
         self.device_id = -1 if null else machine.device()
         self._non_blocking = non_blocking
-        self._captured: list[Work] | None = None
-        self._invalid = False
+        self._capture: Capture | None = None
+        _known[self.ptr] = self
 
     def __del__(self) -> None:
-        if hasattr(self, "_invalid") and self.ptr and self._generation == machine.generation:
+        if hasattr(self, "_capture") and self.ptr and self._generation == machine.generation:
             key = (self.device_id, self.ptr)
             if key in machine.timelines and not machine.timelines[key].pending:
                 del machine.timelines[key]
@@ -200,7 +260,7 @@ class Stream:
     def synchronize(self) -> None:
         """Wait for everything on this stream."""
         machine.check()
-        if self._captured is not None:
+        if self._capture is not None:
             self._refuse()
         machine.count("synchronisations")
         self._timeline().complete()
@@ -213,21 +273,28 @@ class Stream:
 
     def wait_event(self, event: Event) -> None:
         """Do everything from now on after an event, without the host's waiting."""
-        if self.is_capturing():
-            self._refuse()
+        if event._captured is not None:
+            capture, front = event._captured
+            if self._capture not in (None, capture) or capture.origin._capture is not capture:
+                raise CUDARuntimeError(CAPTURE_ISOLATION)
+            capture.join(self, front)
+            return
+        if self._capture is not None:
+            self._capture.is_invalid = True
+            raise CUDARuntimeError(CAPTURE_ISOLATION)
         awaited = self._timeline().awaited
         for timeline, number in event._reached.items():
             awaited[timeline] = max(awaited.get(timeline, 0), number)
 
     def is_capturing(self) -> bool:
         """Whether work is being recorded and not done."""
-        return self._captured is not None
+        return self._capture is not None
 
     def begin_capture(self, mode: int | None = None) -> None:
         """Record from now on instead of doing."""
         if self.ptr == 0:
             raise RuntimeError("cannot capture on the default (legacy) stream")
-        if self._captured is not None:
+        if self._capture is not None:
             raise CUDARuntimeError(ILLEGAL_STATE)
         if not self._non_blocking:
             # CUDA would fail as soon as anything ran on the null stream.
@@ -237,36 +304,48 @@ class Stream:
                 "the stream to capture is not the current one, so that nothing would be captured; "
                 "write `with stream:` around it"
             )
-        self._captured, self._invalid = [], False
+        self._capture = Capture(self)
+        self._capture.join(self, frozenset())
 
     def end_capture(self) -> Graph:
         """Return the recorded graph."""
-        if self._captured is None:
+        if self._capture is None or self._capture.origin is not self:
             raise CUDARuntimeError(ILLEGAL_STATE)
-        works, self._captured = self._captured, None
-        if self._invalid:
+        capture = self._capture
+        for stream in capture.fronts:
+            stream._capture = None
+        if capture.is_invalid:
             raise CUDARuntimeError(CAPTURE_INVALIDATED)
+        if any(front - capture.fronts[self] for front in capture.fronts.values()):
+            raise CUDARuntimeError(CAPTURE_UNJOINED)
+        capture.check_races()
         machine.count("captures")
-        return Graph._of(works, self.device_id)
+        return Graph._of(capture, self.device_id)
 
     def _refuse(self) -> None:
         """Spoil the capture and raise, as CUDA does when something is not allowed in one."""
-        self._invalid = True
+        assert self._capture is not None
+        self._capture.is_invalid = True
         raise CUDARuntimeError(CAPTURE_UNSUPPORTED)
 
     def _submit(self, work: Work) -> None:
         """Do or record some work."""
         with machine.lock:
-            if self._captured is None:
+            if self._capture is None:
                 work.carry_out(self._timeline())
             else:
-                for reference in (*work.reads, *work.writes):
-                    _alive(reference)
-                self._captured.append(work)
+                self._capture.add(work, self)
 
 
 def _stack(device: int) -> list[Any]:
     return machine.local.streams.setdefault(device, [Stream.null])
+
+
+def stream_at(address: int) -> Stream:
+    """Return the stream of the current device that has an address now."""
+    stream = _known[address]
+    stream._check_device()
+    return stream
 
 
 def current_stream(device_id: int = -1) -> Stream:
@@ -281,7 +360,7 @@ def get_current_stream(device_id: int = -1) -> Stream:
 
 
 class Graph:
-    """Work that was captured; launching it does all of it, in order."""
+    """Work that was captured; launching it does all of it, each node after those that it must follow."""
 
     def __init__(self, *args: object, **kwargs: object) -> None:
         raise NotImplementedError(
@@ -289,9 +368,9 @@ class Graph:
         )
 
     @classmethod
-    def _of(cls, works: Sequence[Work], device: int) -> Graph:
+    def _of(cls, capture: Capture, device: int) -> Graph:
         graph = cls.__new__(cls)
-        graph._works, graph._device = tuple(works), device
+        graph._works, graph._device = capture.in_unlikely_order(), device
         return graph
 
     def launch(self, stream: Stream | None = None) -> None:

@@ -224,6 +224,27 @@ def check_tensors(dtype, sizes, adam, machine):
             assert_close(got, right, dtype)
 
 
+def check_split(dtype, size, machine):
+    """Check that halves add up exactly, and that the first is the nearest of 11 or 26 bits."""
+    rng = np.random.default_rng(size)
+    x = fenced(rng.standard_normal(size) * np.exp(5 * rng.standard_normal(size)), dtype)
+    launch = launches.split_launch(x, machine)
+    launch.run(machine)
+    high, low = (launch[name].astype(np.longdouble) for name in ("high", "low"))
+    np.testing.assert_array_equal(high + low, x.astype(np.longdouble))
+    bits = 11 if dtype == np.float32 else 26
+    mantissa, exponent = np.frexp(high)
+    whole = np.ldexp(mantissa, bits)
+    np.testing.assert_array_equal(whole, np.rint(whole))
+    assert (np.abs(low) <= np.ldexp(np.longdouble(0.51), exponent - bits)).all()
+    for value in (np.inf, np.nan):
+        given = fenced([value, 0.0], dtype)
+        odd = launches.split_launch(given, machine)
+        odd.run(machine)
+        assert not np.isfinite(odd["high"][0] + odd["low"][0])
+        assert odd["high"][1] == odd["low"][1] == 0
+
+
 def check_record(dtype, count, batch, capacity, machine):
     """Check record until the cursor is back at the start."""
     rng = np.random.default_rng(count)

@@ -24,46 +24,12 @@ COLUMNS = 128
 """Columns that one warp keeps in registers, in the kernels of the sparse form."""
 
 _MARGIN, _PATTERN = 40, 0x5A
-_FLAGS = (False, True)
-_VARIANTS: dict[str, dict[str, list[tuple[Any, ...]]]] = {
-    "adam": {"adam": [()], "descend": [()]},
-    "fixed_graph": {
-        "add_laplacian": [()],
-        "add_sparse_laplacian": [(index, flag) for index in ("int", "long long") for flag in _FLAGS],
-    },
-    "laplacian": {
-        "graph_statistics": [(kind,) for kind in range(3)],
-        "graph_step": [(kind, flag) for kind in range(3) for flag in _FLAGS],
-    },
-    "patch_matching": {"match_patches": [()]},
-    "patches": {"fill_groups": [()]},
-    "record": {"record": [()]},
-    "residual": {"masked_residual": [(flag,) for flag in _FLAGS], "add_scaled_lines": [()]},
-    "sparse_edges": {"edge_terms": [()]},
-    "sparse_entries": {"row_residuals": [()], "entry_values": [()]},
-    "sparse_lines": {
-        "line_sums": [()],
-        "gap_sums": [(flag,) for flag in _FLAGS],
-        "join_pieces": [(flag,) for flag in _FLAGS],
-    },
-    "variation": {"add_variation": [(flag,) for flag in _FLAGS]},
-}
-
-
-def instances(module: str, dtype: str) -> list[str]:
-    """Return every template instance of a module for ``"float32"`` or ``"float64"``."""
-    return [
-        launching.instance(module, kernel, (dtype, *variant)).name
-        for kernel, variants in _VARIANTS[module].items()
-        for variant in variants
-    ]
 
 
 @cache
-def _module(name: str, mode: str) -> RawModule:
-    names = [*instances(name, "float32"), *instances(name, "float64")]
-    code = launching.module_source(name)
-    return RawModule(code=code, options=("-std=c++17",), name_expressions=names, mode=mode)
+def _module(name: str, dtype: str, mode: str) -> RawModule:
+    names, code = list(launching.instances(name, dtype)), launching.module_source(name)
+    return RawModule(code=code, options=launching.OPTIONS, name_expressions=names, mode=mode)
 
 
 @dataclass(frozen=True)
@@ -111,7 +77,8 @@ class Launch:
 
     def run(self, machine: Machine, times: int = 1) -> None:
         """Launch, then check that no margin was written and that all tickets are zero again."""
-        kernel = _module(self.module, machine.mode).get_function(self.instance.name)
+        dtype = "float32" if "<float" in self.instance.name else "float64"
+        kernel = _module(self.module, dtype, machine.mode).get_function(self.instance.name)
         kernel.order = machine.order
         for _ in range(times):
             kernel(self.grid, (THREADS,), self.args)
@@ -247,6 +214,12 @@ def tensors_launch(rule, tensors, offsets, numbers, cursor, machine):
     return Launch.of("adam", rule, (numbers.dtype,), grid, *args)
 
 
+def split_launch(x, machine):
+    halves = scratch(x.shape, x.dtype), scratch(x.shape, x.dtype)
+    grid = (machine.blocks(min(-(-x.size // THREADS), 4096)), 1, 1)
+    return Launch.of("split", "split", (x.dtype,), grid, x, *halves, x.size)
+
+
 def record_launch(sources, ring, cursor, grid=(1, 1, 1)):
     capacity, count, batch = ring.shape
     args = (AddressTable(sources), count, batch, ring, cursor, capacity)
@@ -326,6 +299,12 @@ def join_pieces_launch(lines, parts, out, totals, machine, *, adds=False, start=
     tables = (fenced(pieces.split_firsts, np.int32), fenced(pieces.split_lines, np.int32))
     args = (parts, *tables, out, totals, pieces.splits, start, rank)
     return Launch.of("sparse_lines", "join_pieces", (out.dtype, adds), grid, *args)
+
+
+def gram_launch(gram, tolerance, grid=(1, 1, 1)):
+    rank, dtype = len(gram), gram.dtype
+    out = scratch((rank, rank), dtype), scratch(rank, dtype), scratch((rank, rank), dtype)
+    return Launch.of("sparse_gram", "factor_gram", (dtype,), grid, gram, *out, tolerance, rank)
 
 
 def edge_terms_launch(pattern, logits, t, metric, machine):

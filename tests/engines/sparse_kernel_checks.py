@@ -16,6 +16,7 @@ from tests.engines.kernel_launches import (
     entry_values_launch,
     fenced,
     gap_sums_launch,
+    gram_launch,
     join_pieces_launch,
     line_sums_launch,
     row_residuals_launch,
@@ -184,3 +185,26 @@ def check_laplacian(machine, times=1, **case):
     assert_close(launch["value"], [value], of.dtype, size=1 + abs(value))
     assert_close(pull, wanted, of.dtype, size=1 + 2 * of.weights.sum())
     return launch["value"], pull
+
+
+def check_gram(machine, dtype, rank, width, seed):
+    """Check G = L D Lᵀ and L⁻¹ for a factor of so many columns, ``width`` of them independent."""
+    rng = np.random.default_rng(seed)
+    v = rng.standard_normal((2 * rank, width)) @ rng.standard_normal((width, rank)) / max(width, 1) ** 0.5
+    given = fenced(v.T @ v, dtype)
+    tolerance = 8 * rank**0.5 * float(np.finfo(dtype).eps)
+    launch = gram_launch(given, tolerance, (2, 1, 1) if seed % 2 else (1, 1, 1))
+    launch.run(machine)
+    factor, pivots, inverse = (launch[name].astype(np.float64) for name in ("factor", "pivots", "inverse"))
+    assert (pivots >= 0).all()
+    np.testing.assert_array_equal(np.diagonal(factor), 1)
+    lower = np.tril(np.ones_like(factor, bool))
+    assert not factor[~lower].any()
+    assert not inverse[~lower].any()
+    wide = given.astype(np.float64)
+    sizes = np.sqrt(np.diagonal(wide))
+    error = np.abs((factor * pivots) @ factor.T - wide)
+    assert (error <= 1.25 * tolerance * np.outer(sizes, sizes)).all()
+    scale = np.abs(inverse) @ np.abs(factor)
+    assert (np.abs(inverse @ factor - np.eye(rank)) <= 8 * rank * np.finfo(dtype).eps * scale).all()
+    return launch

@@ -5,8 +5,10 @@ What only a real device can show (cuBLAS itself, real stream capture) is in ``te
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType, SimpleNamespace
 
@@ -19,6 +21,7 @@ import airnp
 from airnp import FixedLaplacian
 from airnp._devices import check_device, describe, device_memory, load_library
 from airnp.engines import _cublas, cuda, launching, select_engine
+from airnp.engines.launching import spread
 from tests.cupy_double.cublas import Library
 from tests.engines.fits import MODELS, OPTIONS, assert_same, data, path, steps
 
@@ -101,6 +104,93 @@ def test_launches_and_products_of_an_iteration(gpu):
     assert many["graph_launches"] - few["graph_launches"] == 20
 
 
+@pytest.fixture
+def plans(monkeypatch):
+    """How the calls of each captured iteration were spread over streams."""
+    found = []
+    monkeypatch.setattr(
+        launching, "spread", lambda calls, count: found.append(spread(calls, count)) or found[-1]
+    )
+    return found
+
+
+@pytest.mark.parametrize(
+    ("options", "nodes", "path"),
+    [({}, 17, 12), ({"depth": 2}, 14, 10), ({"depth": 4}, 20, 14), ({"regularizers": []}, 9, 7)],
+    ids=["AIR", "two factors", "four factors", "no graphs"],
+)
+@pytest.mark.parametrize("shape", [(9, 9), (12, 9)], ids=str)
+def test_rows_and_columns_are_branches_of_the_graph(gpu, plans, shape, options, nodes, path):
+    """Also where arrays of both have one size, so that one could be lent twice."""
+    rng = np.random.default_rng(0)
+    airnp.fit(rng.random(shape), xp=gpu.cupy, max_iter=3, stop=None, **options)
+    (plan,) = plans
+    assert len(plan) == nodes
+    assert {place.branch for place in plan} == {0, 1}
+    assert max(place.depth for place in plan) == path
+
+
+def test_branches_that_share_a_workspace_are_refused_by_the_double(gpu, monkeypatch):
+    shared = []
+    monkeypatch.setattr(
+        _cublas, "workspace", lambda: shared or shared.append(gpu.cupy.empty(2**25, "uint8")) or shared
+    )
+    monkeypatch.setattr(_cublas.Handle, "bind", lambda self, stream, memory: bind(self, stream, memory[0]))
+    with pytest.warns(RuntimeWarning, match="could not be captured .* may run at the same time"):
+        iterate(gpu, 3)
+
+
+bind = _cublas.Handle.bind
+
+
+def array(start, size=8):
+    """An array as far as planning looks at it."""
+    return SimpleNamespace(data=SimpleNamespace(ptr=start), nbytes=size)
+
+
+def planned(*calls, branches=2):
+    """Plan calls that are given as (reads, writes)."""
+    return spread([launching.Call(print, (), tuple(r), tuple(w)) for r, w in calls], branches)
+
+
+def test_calls_that_share_no_memory_go_side_by_side():
+    a, b, c, d = (array(100 * k) for k in range(4))
+    plan = planned(([], [a]), ([a], [b]), ([a], [c]), ([b, c], [d]))
+    assert [place.branch for place in plan] == [0, 0, 1, 0]
+    assert [place.after for place in plan] == [(), (), (0,), (2,)]
+    assert [place.depth for place in plan] == [1, 2, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "must"),
+    [
+        (([], ["a"]), (["a"], []), True),  # read after write
+        ((["a"], []), ([], ["a"]), True),  # write after read
+        (([], ["a"]), ([], ["a"]), True),  # write after write
+        ((["a"], []), (["a"], []), False),
+        (([], ["a"]), (["b"], []), False),
+    ],
+)
+def test_which_calls_must_follow_each_other(first, second, must):
+    arrays = {"a": array(0), "b": array(8)}
+    one, two = (
+        launching.Call(print, (), *(tuple(arrays[name] for name in names) for names in call))
+        for call in (first, second)
+    )
+    assert two.must_follow(one) == must
+
+
+def test_parts_of_one_array_are_the_same_memory():
+    assert [place.branch for place in planned(([], [array(0, 80)]), ([], [array(72)]))] == [0, 0]
+    assert [place.branch for place in planned(([], [array(0, 80)]), ([], [array(80)]))] == [0, 1]
+
+
+def test_what_a_branch_already_waits_for_is_not_awaited_again():
+    a, b, c = (array(100 * k) for k in range(3))
+    plan = planned(([], [a]), ([], [b]), ([a, b], [c]), ([b, c], [a]))
+    assert [place.after for place in plan] == [(), (), (1,), ()]
+
+
 def test_copies_of_a_run_do_not_depend_on_its_length(gpu):
     counts = iterate(gpu, cuda.CAPACITY)
     assert counts["host_to_device"] <= 3
@@ -161,6 +251,31 @@ def test_a_failed_capture_falls_back_to_single_launches(gpu, monkeypatch):
 def test_runs_longer_than_the_tables_are_split(gpu, monkeypatch):
     monkeypatch.setattr(cuda, "CAPACITY", 7)
     assert_same(*both(gpu, max_iter=60, optimizer=airnp.Adam(schedule=airnp.ExponentialDecay(0.5, 5))))
+
+
+def test_each_file_of_kernels_is_compiled_once_for_a_dtype(gpu):
+    """CuPy calls the compiler once for each RawModule, however many instances it has."""
+    for kind in ("row", "product"):
+        airnp.fit(*data(), xp=gpu.cupy, regularizers=MODELS[kind], max_iter=2, stop=None, dtype="float32")
+    assert launching._compiled.cache_info().misses == len(("adam", "laplacian", "record", "residual"))
+    with pytest.raises(ValueError, match="not one of the module's name_expressions"):
+        launching._compiled("adam", "float32", 0).get_function("adam<double>")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_slow_float64_is_told_once_for_each_device(gpu, dtype):
+    gpu.settings.double_ratio = 64
+
+    def told(device):
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            airnp.fit(*data(), xp=gpu.cupy, device=device, max_iter=1, stop=None, dtype=dtype)
+        return [str(warning.message) for warning in found]
+
+    warned = [told(device) for device in (0, 0, 1)]
+    expected = "this fit is in float64, .* at 1/64 of the speed of float32; dtype='float32' avoids that"
+    assert [len(messages) for messages in warned] == ([1, 0, 1] if dtype == "float64" else [0, 0, 0])
+    assert all(re.match(expected, message) for messages in warned for message in messages)
 
 
 def test_the_same_seed_gives_the_same_bits(gpu):
@@ -256,7 +371,13 @@ def test_two_devices_at_once(gpu):
 
 @pytest.mark.parametrize(
     ("dtype", "precision", "modes"),
-    [("float32", None, {0}), ("float32", "tf32", {0, 3}), ("float64", "tf32", {0})],
+    [
+        ("float32", None, {0}),
+        ("float32", "tf32", {0, 3}),
+        ("float64", "tf32", {0}),
+        ("float32", "tf32x3", {0, 3}),
+        ("float64", "tf32x3", {0}),
+    ],
 )
 def test_tf32_is_off_unless_asked_for(gpu, dtype, precision, modes):
     airnp.fit(*data(), xp=gpu.cupy, max_iter=3, stop=None, dtype=dtype, engine=airnp.CUDA(precision))
@@ -280,8 +401,93 @@ def test_errors_of_cublas_are_raised(gpu, monkeypatch):
 def test_tf32_without_a_gpu_is_refused():
     with pytest.raises(ValueError, match="engine: 'cuda' works on CuPy arrays, the problem is in numpy"):
         airnp.fit(*data(), engine=airnp.CUDA("tf32"))
-    with pytest.raises(ValueError, match="precision: expected None or 'tf32', got 'half'"):
+    with pytest.raises(ValueError, match="precision: expected None, 'tf32', 'tf32x3', 'bf16x9'; got 'half'"):
         airnp.CUDA("half")
+
+
+def test_split_operands_have_the_accuracy_of_float32(gpu):
+    """The double rounds operands to TF32 where cuBLAS does: in one product to 10 bits, in three to 21."""
+    fits = {
+        name: airnp.fit(
+            *data(), xp=gpu.cupy, max_iter=40, stop=None, seed=0, dtype="float32", engine=airnp.CUDA(name)
+        )
+        for name in (None, "tf32", "tf32x3")
+    }
+    exact = airnp.fit(*data(), max_iter=40, stop=None, seed=0, dtype="float64", engine="reference").X
+    errors = {name: float(np.abs(fit.X.get() - exact).max()) for name, fit in fits.items()}
+    assert errors["tf32x3"] < 2 * errors[None]
+    assert errors["tf32"] > 5 * errors[None]
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("beta", [0.0, 1.0])
+def test_products_of_split_operands(gpu, turned, beta):
+    """Entries of very different size, and results that cancel."""
+    rng = np.random.default_rng(0)
+    a, b, c = (
+        (rng.standard_normal(shape) * np.exp(3 * rng.standard_normal(shape))).astype(np.float32)
+        for shape in ((2, 30, 50), (2, 50, 20), (2, 30, 20))
+    )
+    left = gpu.cupy.asarray(a.swapaxes(-1, -2).copy() if turned else a)
+    left = left.swapaxes(-1, -2) if turned else left
+    target, right = gpu.cupy.asarray(c), gpu.cupy.asarray(b)
+    nothing = [gpu.cupy.zeros((), dtype="float32")]
+
+    def step(updates):
+        cuda._multiply(target, left, right, 0.5, beta)
+        return nothing
+
+    found = {}
+    for name in (None, "tf32", "tf32x3"):
+        target.set(c)
+        cuda.prepare(list, step, precision=name)(1)
+        found[name] = target.get()
+    sizes = [np.abs(part.astype(np.float64)) for part in (a, b, c)]
+    exact = 0.5 * a.astype(np.float64) @ b.astype(np.float64) + beta * c
+    bound = (0.5 * sizes[0] @ sizes[1] + beta * sizes[2]) * np.finfo(np.float32).eps
+    errors = {name: float((np.abs(product - exact) / bound).max()) for name, product in found.items()}
+    assert errors["tf32x3"] < 6
+    assert errors["tf32"] > 100
+
+
+def test_operands_are_split_once_in_a_gram_matrix(gpu):
+    def counts(iterations):
+        gpu.counters.reset()
+        engine = airnp.CUDA("tf32x3")
+        airnp.fit(*data(), xp=gpu.cupy, max_iter=iterations, stop=None, dtype="float32", engine=engine)
+        return gpu.counters.snapshot()
+
+    few, many = counts(13), counts(23)
+    assert many["launches"]["split<float>"] - few["launches"]["split<float>"] == 10 * (2 * 8 + 2)
+    assert many["products"] - few["products"] == 10 * 3 * 10
+
+
+@pytest.mark.parametrize(
+    ("precision", "capability", "version", "message"),
+    [
+        (
+            "tf32",
+            (7, 5),
+            120900,
+            "'tf32' needs a device of compute capability 8.0 or newer, this one has 7.5",
+        ),
+        ("tf32x3", (7, 0), 120900, "'tf32x3' needs a device of compute capability 8.0 or newer"),
+        ("bf16x9", (9, 0), 120900, "'bf16x9' needs a device of compute capability 10.0 to 10.3"),
+        ("bf16x9", (12, 0), 120900, "'bf16x9' needs a device .* this one has 12.0"),
+        ("bf16x9", (10, 0), 120800, "'bf16x9' needs cuBLAS 12.9 or newer, found 120800"),
+    ],
+)
+def test_units_that_are_not_there_are_refused(gpu, precision, capability, version, message):
+    gpu.settings.compute_capability, gpu.cublas.version = capability, version
+    with pytest.raises(ValueError, match=f"precision: {message}"):
+        airnp.fit(*data(), xp=gpu.cupy, max_iter=2, dtype="float32", engine=airnp.CUDA(precision))
+
+
+def test_bf16x9_is_a_mode_of_cublas(gpu):
+    gpu.settings.compute_capability = (10, 0)
+    options = {"xp": gpu.cupy, "max_iter": 3, "stop": None, "seed": 0, "dtype": "float32"}
+    airnp.fit(*data(), **options, engine=airnp.CUDA("bf16x9"))
+    assert set(gpu.cublas.modes) == {0, 4}
 
 
 # --- libraries, memory and streams as CUDA has them ---
@@ -397,18 +603,18 @@ def test_threads_that_come_and_go_share_handles_and_streams(gpu):
 
     for _ in range(12):
         in_a_thread(multiply)
-    assert len(gpu.cublas.handles) == 1
+    assert len(gpu.cublas.handles) == _cublas._BRANCHES
     with ThreadPoolExecutor(12) as executor:
         list(executor.map(lambda _: multiply(), range(24)))
     del executor
-    assert len(gpu.cublas.handles) <= 12
+    assert len(gpu.cublas.handles) <= 12 * _cublas._BRANCHES
 
 
 def test_more_handles_than_the_pool_keeps_are_destroyed(gpu):
     leases = [_cublas._Lease(0) for _ in range(_cublas._MOST_IDLE + 3)]
-    assert len(gpu.cublas.handles) == len(leases)
+    assert len(gpu.cublas.handles) == len(leases) * _cublas._BRANCHES
     del leases
-    assert len(gpu.cublas.handles) == _cublas._MOST_IDLE
+    assert len(gpu.cublas.handles) == _cublas._MOST_IDLE * _cublas._BRANCHES
 
 
 def test_fits_leave_no_memory_behind(gpu):

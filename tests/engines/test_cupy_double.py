@@ -677,11 +677,68 @@ def test_streams_wait_for_events(cp, cupy_double):
     other.record().synchronize()
     assert cupy_double.counters.synchronisations == 1
     np.testing.assert_array_equal(array.get(), HOST + 2)
-    with stream:
-        stream.begin_capture()
-        for action in (stream.record, lambda: stream.wait_event(event), event.synchronize):
-            with pytest.raises(cp.cuda.runtime.CUDARuntimeError, match="cudaErrorStreamCaptureUnsupported"):
-                action()
+
+
+@pytest.fixture
+def branches(cp):
+    """Two streams, the first of which is being captured, two arrays, and the runtime's error."""
+    first, second = cp.cuda.Stream(non_blocking=True), cp.cuda.Stream(non_blocking=True)
+    with first:
+        arrays = cp.asarray(HOST), cp.asarray(HOST)
+        first.begin_capture()
+        yield first, second, arrays, cp.cuda.runtime.CUDARuntimeError
+
+
+def test_a_capture_may_branch(cp, branches):
+    """A node runs as soon as it may, and the latest first: what is not waited for is not there."""
+    first, second, (array, other), _ = branches
+    array += 1.0
+    second.wait_event(first.record())
+    assert second.is_capturing()
+    array *= 2.0
+    with second:
+        other *= 3.0
+    first.wait_event(second.record(cp.cuda.Event(disable_timing=True)))
+    array += other
+    graph = first.end_capture()
+    assert not second.is_capturing()
+    graph.launch()
+    np.testing.assert_array_equal(array.get(), 2 * (HOST + 1) + 3 * HOST)
+
+
+@pytest.mark.parametrize("action", ["write", "read"])
+def test_branches_that_race_are_refused(cp, branches, action):
+    first, second, (array, other), _ = branches
+    second.wait_event(first.record())
+    array += 1.0
+    with second:
+        if action == "write":
+            array *= 3.0
+        else:
+            other += array
+    first.wait_event(second.record())
+    with pytest.raises(StreamOrderError, match="nodes 0 and 1 of a graph may run at the same time"):
+        first.end_capture()
+
+
+def test_what_a_branching_capture_must_not_do(cp, branches):
+    first, second, (array, _), error = branches
+    marked = first.record()
+    with pytest.raises(error, match="cudaErrorCapturedEvent"):
+        marked.synchronize()
+    second.wait_event(marked)
+    with second, pytest.raises(error, match="cudaErrorIllegalState"):
+        second.end_capture()
+    with second:
+        array += 1.0
+    with pytest.raises(error, match="cudaErrorStreamCaptureUnjoined"):
+        first.end_capture()
+    with pytest.raises(error, match="cudaErrorStreamCaptureIsolation"):
+        second.wait_event(marked)  # of a capture that has ended
+    outside = second.record()
+    first.begin_capture()
+    with pytest.raises(error, match="cudaErrorStreamCaptureIsolation"):
+        first.wait_event(outside)
 
 
 def test_the_null_stream_waits_for_blocking_streams(cp):

@@ -1,4 +1,4 @@
-"""What only a real CUDA device can show: ``python -m pytest -m gpu``.
+"""What only a real CUDA device can show: ``python -m pytest tests/engines/test_gpu.py``.
 
 Without a usable device every test skips and says why; with ``AIRNP_REQUIRE_GPU=1`` it fails instead. Tests
 that need two devices or TF32 units skip on a machine without them in any case.
@@ -29,7 +29,6 @@ from tests.engines.fits import (
     steps,
     table,
 )
-from tests.engines.kernel_launches import instances
 from tests.strategies import ADJACENCIES
 
 pytestmark = pytest.mark.gpu
@@ -258,11 +257,32 @@ def test_products_have_the_precision_that_was_asked_for(cupy):
     assert relative_error(cuda.product(*there), exact) < 2e-6
     if int(cupy.cuda.Device().compute_capability) < 80:
         pytest.skip("TF32 units came with compute capability 8.0")
-    with _cublas.session("tf32", _cublas.workspace()):
+    lane = _cublas.lane()
+    workspaces = [_cublas.workspace() for _ in lane.streams]
+    cupy.cuda.get_current_stream().synchronize()
+    with lane.streams[0], _cublas.session("tf32", workspaces):
         coarse = relative_error(cuda.product(*there), exact)
         doubles = cuda.product(*(x.astype("float64") for x in there))
     assert 1e-5 < coarse < 2e-3
     assert relative_error(doubles, exact) < 1e-14
+
+
+@pytest.mark.parametrize("precision", ["tf32x3", "bf16x9"])
+def test_products_by_tensor_cores_have_the_accuracy_of_float32(cupy, precision):
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal((512, 512)).astype("float32") for _ in range(2))
+    there = cupy.asarray(a), cupy.asarray(b)
+    found = []
+
+    def step(updates):
+        found.append(cuda.product(*there))
+        return [cupy.zeros((), "float32")]
+
+    try:
+        cuda.prepare(list, step, precision=precision)(1)
+    except ValueError as error:
+        pytest.skip(str(error))
+    assert relative_error(found[0], a.astype("float64") @ b.astype("float64")) < 2e-6
 
 
 def test_a_fit_in_tf32_is_close_but_not_equal(cupy):
@@ -310,8 +330,8 @@ def test_rounds_of_patches_follow_the_cpu(cupy, frames, channels, patch):
 @pytest.mark.parametrize("module", launching.source_names())
 def test_every_kernel_compiles_for_this_device(cupy, module, dtype):
     device = cupy.cuda.runtime.getDevice()
-    for name in instances(module, dtype):
-        kernel = launching._function(name, module, device)
+    for name in launching.instances(module, dtype):
+        kernel = launching._function(name, module, dtype, device)
         assert kernel.attributes["max_threads_per_block"] >= launching.THREADS, name
 
 

@@ -333,6 +333,15 @@ def test_step_of_a_large_tensor_far_down_the_table(adam):
         np.testing.assert_allclose(tensor[last], right, rtol=1e-5)
 
 
+def test_split_of_a_large_array():
+    size, blocks = 2**31 + 300, 2**23 + 2
+    x, high, low = (reserved(size) for _ in range(3))
+    x[-300:] = np.linspace(1, 2, 300)
+    run_one_block("split", "split", (), blocks, blocks - 1, x, high, low, size)
+    np.testing.assert_array_equal(high[-44:] + low[-44:], x[-44:])
+    assert high[-44:].all()
+
+
 def test_record_far_down_the_ring():
     ring, cursor = reserved(2**28, 3, 5), np.array([2**28 - 2], np.int32)
     sources = [np.arange(5, dtype=np.float32) + 10 * number for number in range(1, 4)]

@@ -33,6 +33,7 @@ from tests.engines.kernel_checks import (
     check_record,
     check_residual,
     check_sparse_laplacian,
+    check_split,
     check_tensors,
     check_variation,
     state,
@@ -299,6 +300,13 @@ def test_residual_of_a_stack_deeper_than_the_grid():
 )
 def test_tensors_step_in_one_launch(**case):
     check_tensors(**case)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("mode", "most_blocks"), [("fast", 1), ("fast", 2048), ("fma", 2048)])
+@pytest.mark.parametrize("size", [1, 255, 256, 3000])
+def test_halves_of_split_operands(dtype, mode, most_blocks, size):
+    check_split(dtype, size, Machine(mode, 1, most_blocks))
 
 
 def one_step(parts, step):

@@ -14,6 +14,7 @@ from tests.engines.kernel_checks import (
     check_record,
     check_residual,
     check_sparse_laplacian,
+    check_split,
     check_tensors,
     check_variation,
 )
@@ -66,6 +67,7 @@ def test_updates_and_record(mode, dtype, order):
             check_tensors(
                 dtype=dtype, sizes=[33, 0, 700, 1], adam=adam, machine=Machine(mode, order, most_blocks)
             )
+    check_split(dtype=dtype, size=700, machine=Machine(mode, order, 2))
     check_record(dtype=dtype, count=5, batch=70, capacity=2, machine=Machine(mode, order, 1))
 
 
@@ -75,6 +77,7 @@ def test_sparse_form(mode, dtype, m, n, rank, longest, order, most_blocks):
     case = {"dtype": dtype, "rank": rank, "share": 0.3, "longest": longest, "seed": 1}
     for check in (sparse.check_residuals, sparse.check_values, sparse.check_plain_sums):
         check(machine, m=m, n=n, **case)
+    sparse.check_gram(machine, dtype, min(rank, 40), min(rank, 30), seed=order)
     sparse.check_edges(machine, nodes=m, **case)
     sparse.check_laplacian(machine, nodes=n, **case)
 

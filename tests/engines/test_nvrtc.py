@@ -13,8 +13,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from airnp.engines.launching import _choose_compiler, module_source, source_names
-from tests.engines.kernel_launches import instances
+from airnp.engines.launching import OPTIONS, _choose_compiler, instances, module_source, source_names
 
 ARCHITECTURES = (70, 75, 80, 90, 100, 120)
 DTYPES = ("float32", "float64")
@@ -32,12 +31,14 @@ REGISTERS = {
     "match_patches": (64, 64),
     "fill_groups": (64, 128),
     "record": (40, 40),
+    "split": (40, 40),
     "masked_residual": (48, 64),
     "add_scaled_lines": (40, 40),
     "add_variation": (64, 64),
     "edge_terms": (64, 128),
     "row_residuals": (64, 128),
     "entry_values": (56, 64),
+    "factor_gram": (40, 40),
     "line_sums": (64, 64),
     "gap_sums": (64, 64),
     "join_pieces": (48, 64),
@@ -74,7 +75,7 @@ def compiled(nvrtc, architecture, dtype, module):
     try:
         for name in names:
             nvrtc.addNameExpression(program, name)
-        options = (f"--gpu-architecture=sm_{architecture}", "-std=c++17", "--ptxas-options=-v", *CUPY_OPTIONS)
+        options = (f"--gpu-architecture=sm_{architecture}", *OPTIONS, "--ptxas-options=-v", *CUPY_OPTIONS)
         try:
             nvrtc.compileProgram(program, options)
         except nvrtc.NVRTCError:

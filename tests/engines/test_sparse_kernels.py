@@ -58,6 +58,32 @@ def test_graphs(check, **case):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("rank", "width"), [(1, 1), (5, 0), (7, 7), (31, 3), (33, 33), (64, 63), (70, 1)])
+def test_gram_matrices_of_any_rank(dtype, rank, width):
+    wanted = checks.check_gram(Machine(), dtype, rank, width, seed=1)
+    for order in ORDERS[1:]:
+        found = checks.check_gram(Machine(order=order), dtype, rank, width, seed=1)
+        for name in ("factor", "pivots", "inverse"):
+            np.testing.assert_array_equal(found[name], wanted[name])
+
+
+def test_pivots_that_rounding_makes_negative_are_raised():
+    v = np.random.default_rng(0).standard_normal((2, 40))
+    launch = launches.gram_launch(fenced(v.T @ v), 0.0)
+    launch.run(Machine())
+    assert (launch["pivots"] >= 0).all()
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_gram_matrix_that_is_not_finite_is_told(value):
+    gram = np.eye(5) + 1
+    gram[3, 3] = value
+    launch = launches.gram_launch(fenced(gram), 1e-15)
+    launch.run(Machine())
+    assert not np.isfinite(launch["pivots"]).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("most_blocks", [3, 2048])
 def test_bits_do_not_depend_on_order_or_launch(dtype, most_blocks):
     shape = {"rank": 37, "share": 0.4, "longest": 7, "seed": 3, "dtype": dtype}

@@ -68,8 +68,9 @@ def results(ops, xp, dtype, m, n, rank):
     pull = found.setdefault("edge_laplacian: pull", empty(m, rank))
     symmetric = graph.symmetric.pattern
     found["edge_laplacian"] = ops.edge_laplacian(symmetric, placed(graph.weights), t, metric, pull=pull)
-    basis, found["eigenbasis: metric"] = ops.eigenbasis(ops.product(v, v, transpose_a=True))
-    found["eigenbasis"] = (basis * found["eigenbasis: metric"]) @ basis.T
+    basis, metric, inverse = ops.gram_factors(ops.product(v, v, transpose_a=True))
+    found["gram_factors"], found["gram_factors: inverse"] = (basis * metric) @ basis.T, inverse @ basis
+    assert to_numpy(metric).min() >= 0
     for name, factor in (("number", 0.3), ("column", b[:, None])):
         ops.multiply(u, factor, out=found.setdefault(f"multiply by a {name}", empty(m, rank)))
     ops.add(found.setdefault("add", empty(m, rank)), u)

@@ -167,6 +167,13 @@ _DEFECTS: dict[str, list[tuple[str, ...]]] = {
             "const int size = count * batch;",
         ),
     ],
+    "split": [
+        ("two bits too many in the first half", "T(8193)", "T(2049)"),
+        ("product and difference may be fused", "return __fmul_rn(a, b);", "return a * b;"),
+        ("the rest of another rounding", "low[i] = value - top;", "low[i] = large - value;"),
+        ("index in 32 bits", "for (long long i = static_cast", "for (int i = static_cast"),
+        ("one entry too many", "i < size", "i <= size"),
+    ],
     "match_patches": [
         (
             "no barrier before the nearest are sorted",
@@ -259,6 +266,18 @@ _DEFECTS: dict[str, list[tuple[str, ...]]] = {
             "static_cast<long long>(indices[edge]) * rank",
             "indices[edge] * rank",
         ),
+    ],
+    "factor_gram": [
+        (
+            "no barrier before a column is scaled",
+            "        __syncthreads();\n        for (int i = k + 1 + static_cast",
+            "        for (int i = k + 1 + static_cast",
+        ),
+        ("pivots may be negative", "larger(own[k], tolerance * gram[k * width + k])", "own[k]"),
+        ("division by the pivot of a row of zeros", "pivot == T(0) ? T(0) : T(1) / pivot", "T(1) / pivot"),
+        ("the last column of the inverse left out", "j = lane; j <= k;", "j = lane; j < k;"),
+        ("diagonal not updated", "j = k + 1 + lane; j <= i;", "j = k + 1 + lane; j < i;"),
+        ("further blocks work, too", "blockIdx.x > 0 || blockIdx.y > 0 || blockIdx.z > 0", "blockIdx.y > 0"),
     ],
     "line_sums": [
         ("weights in the wrong order", "places == nullptr ? entry : places[entry]", "entry"),

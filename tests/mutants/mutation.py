@@ -13,10 +13,12 @@ MODULES = {
     **dict.fromkeys(("add_laplacian", "add_sparse_laplacian"), "fixed_graph"),
     **dict.fromkeys(("adam", "descend"), "adam"),
     "record": "record",
+    "split": "split",
     "match_patches": "patch_matching",
     "fill_groups": "patches",
     **dict.fromkeys(("row_residuals", "entry_values"), "sparse_entries"),
     "edge_terms": "sparse_edges",
+    "factor_gram": "sparse_gram",
     **dict.fromkeys(("line_sums", "gap_sums", "join_pieces"), "sparse_lines"),
 }
 """The module of every kernel."""

@@ -25,7 +25,8 @@ _TESTS = {
     "fixed_graph": "laplacian or sums or given_graph or passes",
     "adam": "adam or tensor or first_step or updates",
     "record": "record",
-    **dict.fromkeys(("sparse_edges", "sparse_entries", "sparse_lines"), "sparse"),
+    "split": "split or updates",
+    **dict.fromkeys(("sparse_edges", "sparse_entries", "sparse_gram", "sparse_lines"), "sparse"),
     **dict.fromkeys(("patch_matching", "patches"), "patch"),
 }
 _RULES = "house_rules"
