@@ -83,10 +83,32 @@ def test_categories_become_the_likeliest_and_dates_whole_days():
     np.testing.assert_allclose(shares.sum(axis=1), 1)
 
 
-def test_unknown_categories_are_an_error():
+def test_unknown_categories_stay_and_are_not_seen():
     code = FrameCode(kinds_of(frame()[["word"]]))
-    with pytest.raises(ValueError, match="X: column 'word' has 'z', which was not there in fit"):
-        code.encode(pandas.DataFrame({"word": ["x", "z"]}))
+    table = pandas.DataFrame({"word": ["x", "z", None]})
+    with pytest.warns(UserWarning, match="column 'word' has 'z', which was not there in fit: it stays"):
+        numbers = code.encode(table)
+    np.testing.assert_array_equal(np.isnan(numbers[:, 0]), [False, True, True])
+    assert list(code.decode(table, np.array([[1, 0], [0, 1], [0, 1]]))["word"]) == ["x", "z", "y"]
+
+
+def test_dates_of_time_zones_periods_and_objects_of_numbers():
+    days = pandas.Series(pandas.date_range("2024-03-01", periods=N, tz="Europe/Berlin"))
+    table = pandas.DataFrame(
+        {
+            "local": days,
+            "month": pandas.period_range("2001-01", periods=N, freq="M"),
+            "number": pandas.Series([1.5, 2, 7.25, 2] * (N // 4), dtype=object),
+            "small": np.linspace(0, 1, N).astype(np.float32),
+        }
+    )
+    gappy = table.copy()
+    gappy.iloc[3:7] = None
+    code = FrameCode(kinds_of(table))
+    assert [column.kind for column in code.columns] == ["date", "date", "number", "number"]
+    decoded = code.decode(gappy, code.encode(table))
+    pandas.testing.assert_frame_equal(decoded, table)
+    assert list(code.numbers(gappy, code.encode(table)).columns) == list(table.columns)
 
 
 @pytest.mark.parametrize(
