@@ -47,6 +47,9 @@ _MOST_JUDGED, _MOST_FITTED, _MOST_NEIGHBOURS = 3000, 20_000, 5000
 _FEW_ROWS, _MANY_ROWS = 200, 1500
 """Below the first, models are judged twice; above the second, by a quarter of the rows, not a third."""
 
+_ASKED, _SHRINKAGE, _FARTHEST = 8, 10.0, 3.0
+"""Rows that a row may get its gaps from, the ridge of how likely gaps are, and where its inputs are clipped."""
+
 _STRONG_RIDGES = ("em 0.1", "em 0.3")
 
 _BENDS = 0.9
@@ -221,7 +224,7 @@ def fit_rows(
     """
     families = _families(*values.shape) if families is None else families
     judged = _some(len(values), _MOST_JUDGED, rng)
-    trials = list(_hold_out(observed[judged], rng))
+    trials = list(_hold_out(values[judged], observed[judged], rng))
     models: dict[str, RowModel] = {}
     predictions: list[dict[str, tuple[Floats, Floats]]] = []
     truths, columns = [], []
@@ -263,17 +266,29 @@ def _some(n: int, most: int, rng: np.random.Generator) -> npt.NDArray[np.intp]:
     return np.arange(n) if n <= most else np.sort(rng.choice(n, most, replace=False))
 
 
-def _hold_out(observed: Bools, rng: np.random.Generator) -> Iterator[Bools]:
-    """Yield sets of observed entries to hold out: where other rows have their gaps."""
+def _hold_out(values: Floats, observed: Bools, rng: np.random.Generator) -> Iterator[Bools]:
+    """Yield sets of observed entries to hold out: where other rows, which gaps are as likely in, have theirs.
+
+    How likely a gap is may depend on the other entries of a row. A ridge regression of the gaps on the
+    observed entries estimates it, and each row gets the gaps of one that is near in these estimates.
+    """
     n, d = observed.shape
-    patterns = observed[~observed.all(axis=1)]
+    donors = np.flatnonzero(~observed.all(axis=1))
+    patterns = observed[donors]
     if not len(patterns):
-        patterns = rng.random((n, d)) < 0.8
+        donors, patterns = np.arange(n), rng.random((n, d)) < 0.8
+    inputs = np.where(observed, np.clip(values, -_FARTHEST, _FARTHEST), 0.0)
+    gram = inputs.T @ inputs + _SHRINKAGE * np.eye(d)
+    chances = inputs @ np.linalg.solve(gram, inputs.T @ (~observed - (~observed).mean(axis=0)))
     few = n < _FEW_ROWS
     parts = np.array_split(rng.permutation(n), 4 if few or n >= _MANY_ROWS else 3)
     for part in parts[: 2 if few else 1]:
+        asked = rng.integers(len(patterns), size=(len(part), _ASKED))
+        apart = ((chances[part][:, None] - chances[donors[asked]]) ** 2).sum(axis=2)
+        apart[~(observed[part][:, None] & ~patterns[asked]).any(axis=2)] = np.inf  # nothing would be held out
+        nearest = asked[np.arange(len(part)), apart.argmin(axis=1)]
         held = np.zeros((n, d), bool)
-        held[part] = observed[part] & ~patterns[rng.integers(len(patterns), size=len(part))]
+        held[part] = observed[part] & ~patterns[nearest]
         held[~(observed & ~held).any(axis=1)] = False
         if not held.any():  # rows with gaps have nothing in common: one entry of each row instead
             held[part, (rng.random((len(part), d)) * observed[part]).argmax(axis=1)] = True
