@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -44,8 +44,11 @@ _MOST_LOCAL_WORK = 2e9
 _MOST_JUDGED, _MOST_FITTED, _MOST_NEIGHBOURS = 3000, 20_000, 5000
 """Rows that judge the models, that the chosen ones are fitted to, and that neighbours are looked up among."""
 
-_FEW_ROWS, _MANY_ROWS = 200, 1500
-"""Below the first, models are judged twice; above the second, by a quarter of the rows, not a third."""
+_FEW_ROWS = 200
+"""Below this, models are judged twice."""
+
+_HELD_OUT, _LEAST_JUDGED = 0.1, 0.25
+"""So large a share of the entries is held out, but in at least the second share of the rows."""
 
 _ASKED, _SHRINKAGE, _FARTHEST = 8, 10.0, 3.0
 """Rows that a row may get its gaps from, the ridge of how likely gaps are, and where its inputs are clipped."""
@@ -64,8 +67,11 @@ _FALLS = 0.99
 _EXTREME = 3.0
 """Held-out errors of more than this multiple of the 90 % quantile do not widen intervals further."""
 
-_PRIOR_SCALE, _PRIOR_QUANTILE = 60, 200
+_LEAST_PRIOR, _MOST_PRIOR = 10.0, 1000.0
 """Held-out entries that all columns together count for in the calibration of one column."""
+
+_PRIOR_STUDENT = 20
+"""Held-out entries that Student's distribution counts for in the calibration of intervals."""
 
 _EXACT = 1e-20
 """A mean squared error, in variances of columns, that no blend needs to improve."""
@@ -176,25 +182,68 @@ class Blend:
         if not len(self.ratios):
             return np.ones(d)
         squares = np.minimum(self.ratios, _EXTREME * np.quantile(self.ratios, 0.9)) ** 2
-        counts = np.bincount(self.columns, minlength=d)
-        sums = np.bincount(self.columns, squares, minlength=d)
-        found = np.sqrt((sums + _PRIOR_SCALE * squares.mean()) / (counts + _PRIOR_SCALE))
-        return np.asarray(np.maximum(found, 1e-12))  # what is exact has no ratio
+        return np.sqrt(_means_of_columns(squares, self.columns, d))
 
     def reach(self, level: float, d: int) -> Floats:
-        """Return how many calibrated standard deviations an interval of a level reaches, by column, (d,)."""
-        from scipy.special import ndtri
+        """Return how many calibrated standard deviations an interval of a level reaches, by column, (d,).
 
-        if not len(self.ratios):
+        Errors are divided by their mean size in a column, which tails hardly change. The distribution of
+        what is left is that of a column's c own held-out entries and of K entries of all columns, so that
+        the reach q solves c·F_own(q) + K·F(q) = level·(c + K).
+        """
+        from scipy.special import ndtri, stdtrit
+
+        total = len(self.ratios)
+        if not total:
             return np.full(d, float(ndtri((1 + level) / 2)))
-        ratios = self.ratios / self.inflation(d)[self.columns]
-        overall = float(np.quantile(ratios, level))
+        sizes = _means_of_columns(self.ratios, self.columns, d)
+        ratios = self.ratios / sizes[self.columns]
+        # The next error is one of total + 1 that are in any order; few are joined by Student's distribution.
+        wanted = min(level * (1 + 1 / total), 1.0)
+        few = _PRIOR_STUDENT / (_PRIOR_STUDENT + total)
+        usual = float(stdtrit(total, (1 + level) / 2)) * np.sqrt(np.pi / 2)
+        overall = (1 - few) * float(np.quantile(ratios, wanted)) + few * usual
+        prior = _credibility(ratios <= overall, self.columns)
         found = np.full(d, overall)
-        for j in np.flatnonzero(np.bincount(self.columns, minlength=d) >= 10):
-            own = ratios[self.columns == j]
-            more = len(own) / (len(own) + _PRIOR_QUANTILE)
-            found[j] += more * (float(np.quantile(own, level)) - overall)
-        return found
+        for j in np.unique(self.columns):
+            own = np.sort(ratios[self.columns == j])
+            # With i own entries below q, F(q) has to be as follows; the least q that has both is the answer.
+            left = (wanted * (len(own) + prior) - np.arange(len(own) + 1)) / prior
+            others = np.quantile(ratios, np.clip(left, 0, 1)) + (overall - np.quantile(ratios, wanted))
+            found[j] = np.maximum(np.append(0.0, own), others).min()
+        return found * sizes / self.inflation(d)
+
+
+def _means_of_columns(values: Floats, columns: npt.NDArray[np.intp], d: int) -> Floats:
+    """Return the expectation of positive values in each of d columns, drawn towards the mean of all.
+
+    Columns differ by factors, so that their logarithms are drawn.
+    """
+    counts, prior = np.bincount(columns, minlength=d), _credibility(values, columns)
+    means = np.bincount(columns, values, minlength=d) / np.maximum(counts, 1)
+    own, all_columns = (np.log(np.maximum(mean, 1e-24)) for mean in (means, values.mean()))  # 0 if exact
+    return np.asarray(np.exp((counts * own + prior * all_columns) / (counts + prior)))
+
+
+def _credibility(values: npt.NDArray[Any], columns: npt.NDArray[np.intp]) -> float:
+    """Return how many entries of a column the mean of all columns is worth, by Bühlmann.
+
+    It is the variance of entries within a column, over that of columns' expectations: with c entries in a
+    column, the mean of c entries varies by (variance within)/c + (variance between).
+    """
+    counts = np.bincount(columns)
+    several = np.flatnonzero(counts > 1)
+    counts = counts[several]
+    means = (np.bincount(columns, values)[several]) / counts
+    squares = (np.bincount(columns, np.asarray(values, dtype=np.float64) ** 2))[several] / counts
+    if len(several) < 2:
+        return _MOST_PRIOR
+    degrees = counts.sum() - len(several)
+    within = (counts * (squares - means**2)).sum() / degrees
+    middle = (counts * means).sum() / counts.sum()
+    spread = (counts * (means - middle) ** 2).sum() - (len(several) - 1) * within
+    between = spread / (counts.sum() - (counts**2).sum() / counts.sum())
+    return float(np.clip(within / max(between, 1e-12), _LEAST_PRIOR, _MOST_PRIOR))
 
 
 def fit_rows(
@@ -254,7 +303,7 @@ def fit_rows(
     chosen = {name: float(weight) for name, weight in zip(kept, weights, strict=True) if weight > 0}
     filled, variance = _blended([answers[name] for name in chosen], list(chosen.values()))
     errors["blend"] = _rmse(filled, truth)
-    ratios = np.abs(filled - truth) / np.sqrt(variance + 1e-12)
+    ratios = np.abs(filled - truth) / np.sqrt(variance + 1e-12) * _optimism(len(truth), len(chosen))
     fitted = _refit(values, observed, {name: models[name] for name in chosen}, rng)
     return Blend(fitted, chosen, errors, column, ratios)
 
@@ -280,9 +329,9 @@ def _hold_out(values: Floats, observed: Bools, rng: np.random.Generator) -> Iter
     inputs = np.where(observed, np.clip(values, -_FARTHEST, _FARTHEST), 0.0)
     gram = inputs.T @ inputs + _SHRINKAGE * np.eye(d)
     chances = inputs @ np.linalg.solve(gram, inputs.T @ (~observed - (~observed).mean(axis=0)))
-    few = n < _FEW_ROWS
-    parts = np.array_split(rng.permutation(n), 4 if few or n >= _MANY_ROWS else 3)
-    for part in parts[: 2 if few else 1]:
+    trials = 2 if n < _FEW_ROWS else 1
+    share = np.clip(_HELD_OUT / (~patterns).mean(), _LEAST_JUDGED, 1 / trials)
+    for part in np.split(rng.permutation(n), [int(share * n) * (k + 1) for k in range(trials)])[:trials]:
         asked = rng.integers(len(patterns), size=(len(part), _ASKED))
         apart = ((chances[part][:, None] - chances[donors[asked]]) ** 2).sum(axis=2)
         apart[~(observed[part][:, None] & ~patterns[asked]).any(axis=2)] = np.inf  # nothing would be held out
@@ -481,6 +530,12 @@ def _again(rows: Rows, mixture: Mixture, ridge: float, precision: _Precision = _
 def _rmse(found: Floats, truth: Floats) -> float:
     """Return the root mean squared error; 1, that of a mean, if nothing is held out."""
     return float(np.sqrt(((found - truth) ** 2).mean())) if len(truth) else 1.0
+
+
+def _optimism(entries: int, models: int) -> float:
+    """Return how much larger new errors are than those that the weights were chosen by (Akaike's FPE)."""
+    models = min(models, entries // 2)
+    return float(np.sqrt((entries + models) / max(entries - models, 1)))
 
 
 def _blended(answers: list[tuple[Floats, Floats]], weights: list[float]) -> tuple[Floats, Floats]:
