@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from airnp.resemblance.factors import Factors, fit_factors
-from airnp.resemblance.mixture import Mixture, Rows, first_mixture, fit_mixture, split
+from airnp.resemblance.mixture import Mixture, Rows, first_mixture, fit_mixture, rescaled, split
 from airnp.resemblance.neighbours import Neighbours
 from airnp.resemblance.scores import ScoredMixture, TableScores, learn_scores, relearn_scores
 
@@ -38,6 +38,9 @@ _MOST_COMPONENTS = 32
 _MOST_COLUMNS = 150
 """Above this, only the Gaussian of low rank is fitted."""
 
+_ROWS_OF_A_COLUMN = 16
+"""With more rows for each column, covariances are known well enough without a low rank."""
+
 _MOST_LOCAL_WORK = 2e9
 """Rows times columns cubed, at most, for groups of nearest rows."""
 
@@ -50,8 +53,8 @@ _FEW_ROWS = 200
 _HELD_OUT, _LEAST_JUDGED = 0.1, 0.25
 """So large a share of the entries is held out, but in at least the second share of the rows."""
 
-_ASKED, _SHRINKAGE, _FARTHEST = 8, 10.0, 3.0
-"""Rows that a row may get its gaps from, the ridge of how likely gaps are, and where its inputs are clipped."""
+_DONORS, _SHRINKAGE, _FARTHEST = 256, 10.0, 3.0
+"""Rows that others may get gaps from; the ridge of how likely gaps are, and where its inputs are clipped."""
 
 _STRONG_RIDGES = ("em 0.1", "em 0.3")
 
@@ -60,6 +63,9 @@ _BENDS = 0.9
 
 _NEAR = 1.02
 """Of two ways to build mixtures, the worse one ends if its error is this multiple of the better one's."""
+
+_FEW_COMPONENTS = 8
+"""With so many components, the worse of two ways to build mixtures ends in any case."""
 
 _FALLS = 0.99
 """More components are tried if the last ones had less than this share of the error before."""
@@ -316,28 +322,39 @@ def _some(n: int, most: int, rng: np.random.Generator) -> npt.NDArray[np.intp]:
 
 
 def _hold_out(values: Floats, observed: Bools, rng: np.random.Generator) -> Iterator[Bools]:
-    """Yield sets of observed entries to hold out: where other rows, which gaps are as likely in, have theirs.
+    """Yield sets of observed entries to hold out, so that rows have the gaps of other rows afterwards.
 
-    How likely a gap is may depend on the other entries of a row. A ridge regression of the gaps on the
-    observed entries estimates it, and each row gets the gaps of one that is near in these estimates.
+    A row that has few gaps gets those of another row as well. That row is one whose gaps, together with the
+    row's own, are not more than rows usually have, and in which gaps are as likely: this may depend on other
+    entries, and is estimated by a ridge regression of the gaps on the observed entries.
     """
     n, d = observed.shape
     donors = np.flatnonzero(~observed.all(axis=1))
-    patterns = observed[donors]
-    if not len(patterns):
-        donors, patterns = np.arange(n), rng.random((n, d)) < 0.8
+    donors = donors[_some(len(donors), _DONORS, rng)]
+    patterns = ~observed[donors]
+    if not len(donors):
+        donors, patterns = np.arange(n), rng.random((n, d)) < 0.2
+    gaps, sizes = (~observed).sum(axis=1), np.sort(patterns.sum(axis=1))
     inputs = np.where(observed, np.clip(values, -_FARTHEST, _FARTHEST), 0.0)
-    gram = inputs.T @ inputs + _SHRINKAGE * np.eye(d)
-    chances = inputs @ np.linalg.solve(gram, inputs.T @ (~observed - (~observed).mean(axis=0)))
+    chances = _chances(inputs, ~observed)
     trials = 2 if n < _FEW_ROWS else 1
-    share = np.clip(_HELD_OUT / (~patterns).mean(), _LEAST_JUDGED, 1 / trials)
-    for part in np.split(rng.permutation(n), [int(share * n) * (k + 1) for k in range(trials)])[:trials]:
-        asked = rng.integers(len(patterns), size=(len(part), _ASKED))
-        apart = ((chances[part][:, None] - chances[donors[asked]]) ** 2).sum(axis=2)
-        apart[~(observed[part][:, None] & ~patterns[asked]).any(axis=2)] = np.inf  # nothing would be held out
-        nearest = asked[np.arange(len(part)), apart.argmin(axis=1)]
+    share = np.clip(_HELD_OUT / patterns.mean(), _LEAST_JUDGED, 1 / trials)
+    smaller = np.searchsorted(sizes, gaps, side="right")  # donors with so many gaps, or fewer
+    expected = (chances + (~observed).mean(axis=0)).sum(axis=1) / patterns.mean() / d
+    wanted = (1.02 - smaller / len(sizes)) * np.clip(expected, 0.1, 10)
+    order = np.argsort(-np.log(rng.random(n)) / wanted)  # drawn with these weights, without replacement
+    for k in range(trials):
+        part = order[int(share * n) * k : int(share * n) * (k + 1)]
+        own, there = (~observed[part]).astype(np.float64), observed[part].astype(np.float64)
+        more, less = there @ patterns.T, own @ (~patterns).T.astype(np.float64)
+        larger = smaller[part] + rng.random(len(part)) * (len(sizes) - smaller[part])
+        usual = sizes[np.minimum(larger.astype(int), len(sizes) - 1)]
+        apart = _squares(chances[part], chances[donors])
+        score = less + np.abs(gaps[part, None] + more - usual[:, None])
+        score += apart / max(apart.mean(), 1e-12) + rng.random(score.shape)
+        score[more == 0] = np.inf  # nothing would be held out
         held = np.zeros((n, d), bool)
-        held[part] = observed[part] & ~patterns[nearest]
+        held[part] = observed[part] & patterns[score.argmin(axis=1)]
         held[~(observed & ~held).any(axis=1)] = False
         if not held.any():  # rows with gaps have nothing in common: one entry of each row instead
             held[part, (rng.random((len(part), d)) * observed[part]).argmax(axis=1)] = True
@@ -348,6 +365,23 @@ def _hold_out(values: Floats, observed: Bools, rng: np.random.Generator) -> Iter
         for j in np.flatnonzero((observed & ~held).sum(axis=0) < 2):
             held[:, j] = False
         yield held
+
+
+def _chances(inputs: Floats, gaps: Bools) -> Floats:
+    """Return how much likelier gaps are in each entry than in its column, by ridge regression on the rows."""
+    n, d = inputs.shape
+    marks = gaps - gaps.mean(axis=0)
+    if d <= n:
+        return np.asarray(
+            inputs @ np.linalg.solve(inputs.T @ inputs + _SHRINKAGE * np.eye(d), inputs.T @ marks)
+        )
+    kernel = inputs @ inputs.T
+    return np.asarray(kernel @ np.linalg.solve(kernel + _SHRINKAGE * np.eye(n), marks))
+
+
+def _squares(a: Floats, b: Floats) -> Floats:
+    """Return the squared distances of rows of two matrices."""
+    return np.asarray((a**2).sum(axis=1)[:, None] - 2 * a @ b.T + (b**2).sum(axis=1))
 
 
 # --- the models ---
@@ -404,7 +438,7 @@ def _contestants(
         inner, start, scored = rows, gaussian, np.inf
         if scores.columns and wanted("scores em"):
             inner = Rows(np.where(known, scores.forward(values), 0.0), known)
-            start = _again(inner, first_mixture(inner), min(ridge, 0.03))
+            start = _again(inner, rescaled(gaussian, inner), min(ridge, 0.03))
             scored = judge("scores em", ScoredMixture(scores, start))
             yield "scores em", ScoredMixture(scores, start)
         if "mixture" in families:
@@ -468,7 +502,8 @@ def _mixtures(
             if kept is not None or error < _FALLS * ladder.error:
                 falling.append(replace(ladder, mixture=mixture, error=error))
         lowest = min((ladder.error for ladder in falling), default=0.0)
-        ladders = [ladder for ladder in falling if kept is not None or ladder.error < _NEAR * lowest]
+        near = _NEAR if components < _FEW_COMPONENTS else 1.0
+        ladders = [ladder for ladder in falling if kept is not None or ladder.error <= near * lowest]
         components *= 2
 
 
@@ -479,7 +514,7 @@ def _families(n: int, d: int) -> tuple[str, ...]:
     found = ["em", "mixture", "scores"]
     if n * d**3 <= _MOST_LOCAL_WORK:
         found.append("local")
-    if d >= 6:
+    if d >= 6 and n < _ROWS_OF_A_COLUMN * d:
         found.append("low rank")
     return tuple(found)
 
