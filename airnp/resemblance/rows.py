@@ -47,8 +47,8 @@ _MOST_LOCAL_WORK = 2e9
 _MOST_JUDGED, _MOST_FITTED, _MOST_NEIGHBOURS = 3000, 20_000, 5000
 """Rows that judge the models, that the chosen ones are fitted to, and that neighbours are looked up among."""
 
-_FEW_ROWS = 200
-"""Below this, models are judged twice."""
+_FEW_ROWS, _MOST_TRIALS = 200, 4
+"""With fewer rows, models are judged several times, so that so many rows take part, but at most so often."""
 
 _HELD_OUT, _LEAST_JUDGED = 0.1, 0.25
 """So large a share of the entries is held out, but in at least the second share of the rows."""
@@ -83,8 +83,8 @@ _EXACT = 1e-20
 """A mean squared error, in variances of columns, that no blend needs to improve."""
 
 _SMALLEST_WEIGHT = 0.03
-_TOWARDS_EQUAL = 0.05
-"""How much equal weights are preferred, as a share of the held-out squares."""
+_TOWARDS_EQUAL, _TOWARDS_EQUAL_ENTRIES = 0.05, 10
+"""How much equal weights are preferred, as a share of the held-out squares, and as so many entries of them."""
 
 
 @dataclass(frozen=True)
@@ -337,7 +337,7 @@ def _hold_out(values: Floats, observed: Bools, rng: np.random.Generator) -> Iter
     gaps, sizes = (~observed).sum(axis=1), np.sort(patterns.sum(axis=1))
     inputs = np.where(observed, np.clip(values, -_FARTHEST, _FARTHEST), 0.0)
     chances = _chances(inputs, ~observed)
-    trials = 2 if n < _FEW_ROWS else 1
+    trials = int(np.clip(np.ceil(_FEW_ROWS / n), 1, _MOST_TRIALS))
     share = np.clip(_HELD_OUT / patterns.mean(), _LEAST_JUDGED, 1 / trials)
     smaller = np.searchsorted(sizes, gaps, side="right")  # donors with so many gaps, or fewer
     expected = (chances + (~observed).mean(axis=0)).sum(axis=1) / patterns.mean() / d
@@ -603,7 +603,8 @@ def _blend_weights(predictions: Floats, truth: Floats) -> Floats:
     for _ in range(2):
         # Only the Gram matrix matters: with Σ w = 1, the error is w·E·w for E of the models' own errors.
         apart = predictions[:, used] - truth[:, None]
-        gram = apart.T @ apart / len(truth) + _TOWARDS_EQUAL * errors.min() * np.eye(len(used))
+        equal = _TOWARDS_EQUAL + _TOWARDS_EQUAL_ENTRIES / len(truth)
+        gram = apart.T @ apart / len(truth) + equal * errors.min() * np.eye(len(used))
         root = np.linalg.cholesky(gram + 1e-12 * np.trace(gram) * np.eye(len(used))).T
         heavy = 1e3 * np.sqrt(np.trace(gram))
         matrix = np.vstack([root, heavy * np.ones(len(used))])
