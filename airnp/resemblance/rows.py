@@ -84,7 +84,7 @@ _EXACT = 1e-20
 
 _SMALLEST_WEIGHT = 0.03
 _TOWARDS_EQUAL, _TOWARDS_EQUAL_ENTRIES = 0.05, 10
-"""How much equal weights are preferred, as a share of the held-out squares, and as so many entries of them."""
+"""How much equal weights are preferred, as a share of the held-out squares and as so many entries of them."""
 
 
 @dataclass(frozen=True)
