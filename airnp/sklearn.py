@@ -64,7 +64,8 @@ class AIRImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
 
     Columns are standardised. Then several models of rows are fitted and blended by their errors on held-out
     entries, which have the shape of the gaps: Gaussians (EM), mixtures of Gaussians, both also over normal
-    scores of skewed columns, nearest rows, and a Gaussian of low rank. ``airnp.resemblance`` derives them.
+    scores of skewed columns, nearest rows, trees, and a Gaussian of low rank. ``airnp.resemblance`` derives
+    them.
     ``transform`` completes any rows, each by itself and in closed form.
 
     Parameters

@@ -101,13 +101,13 @@ class Mixture:
 
     def components(self, values: Floats, observed: Bools) -> tuple[Floats, Floats]:
         """Return means and variances of rows under each component, both (J, n, d)."""
-        from airnp.engines import _mixture_kernels
+        from airnp.engines import _row_kernels
 
         rows = Rows(values, observed)
         precisions, _ = _precisions(self)
         shape = (len(self.weights), *values.shape)
         filled, variance = np.empty(shape), np.empty(shape)
-        _mixture_kernels.components.build(1)(
+        _row_kernels.components.build(1)(
             rows.values, rows.order, rows.gaps, self.means, precisions, filled, variance, 1
         )
         return filled, variance
@@ -156,7 +156,7 @@ def _expectation(
 
     Components with a negligible share of a row in ``before`` (n, J) are not looked at.
     """
-    from airnp.engines import _mixture_kernels
+    from airnp.engines import _row_kernels
     from airnp.engines.threads import current_threads
 
     n, d = rows.values.shape
@@ -168,7 +168,7 @@ def _expectation(
     posterior = Posterior(np.empty((n, d)), np.empty((n, d)), shares, np.empty(n))
     parts = chunks if sums else 0
     counts, firsts, squares = np.empty((parts, J)), np.empty((parts, J, d)), np.empty((parts, J, d, d))
-    _mixture_kernels.expectation.build(chunks)(
+    _row_kernels.expectation.build(chunks)(
         *(rows.values, rows.order, rows.gaps, mixture.means, precisions),
         *(np.log(mixture.weights) + heights / 2, _LEAST_SHARE, 0.0 if before is None else _IGNORED),
         *(posterior.filled, posterior.variance, posterior.shares, posterior.heights),

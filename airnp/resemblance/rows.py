@@ -1,10 +1,10 @@
 """Complete a table of standardised columns: several models of its rows, blended by held-out entries.
 
 The models are one Gaussian over all rows (EM), mixtures of Gaussians (:mod:`airnp.resemblance.mixture`), both
-also over normal scores of skewed columns (:mod:`airnp.resemblance.scores`), the nearest rows
+also over normal scores of skewed columns (:mod:`airnp.resemblance.scores`), the nearest rows and trees
 (:mod:`airnp.resemblance.neighbours`), and a Gaussian of low rank (:mod:`airnp.resemblance.factors`).
 
-To judge them, some rows lose entries: each one where another row, chosen at random, has its gaps. So the
+To judge them, some rows lose entries: each one where another row, of a similar kind, has its gaps. So the
 held-out entries have the shape of the gaps, whole blocks and drop-out included. The weights of the blend
 minimise the squared error on these entries, are not negative and sum to one. The held-out errors, divided by
 the standard deviations that the blend expects, calibrate the latter.
@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from airnp.resemblance.factors import Factors, fit_factors
 from airnp.resemblance.mixture import Mixture, Rows, first_mixture, fit_mixture, rescaled, split
-from airnp.resemblance.neighbours import Neighbours
+from airnp.resemblance.neighbours import Forest, Neighbours
 from airnp.resemblance.scores import ScoredMixture, TableScores, learn_scores, relearn_scores
 
 Floats = npt.NDArray[np.float64]
@@ -43,6 +43,16 @@ _ROWS_OF_A_COLUMN = 16
 
 _MOST_LOCAL_WORK = 2e9
 """Rows times columns cubed, at most, for groups of nearest rows."""
+
+_MOST_TREE_WORK = 1e7
+"""Rows times columns, times columns again but at most 50 of them, at most, for trees."""
+
+_TREES = "trees after "
+_FEW_TREES, _MANY_TREES = 10, 24
+"""Trees for each column: to judge them, and if they are in the blend."""
+
+_PROBED, _PROBING_TREES, _WORSE = 6, 4, 1.1
+"""A few trees for a few columns tell whether trees may help: their error is at most this multiple."""
 
 _MOST_JUDGED, _MOST_FITTED, _MOST_NEIGHBOURS = 3000, 20_000, 5000
 """Rows that judge the models, that the chosen ones are fitted to, and that neighbours are looked up among."""
@@ -154,19 +164,26 @@ class Blend:
         """Return the models that are densities of rows, fitted to rows drawn with replacement.
 
         Drawing the gaps from several of them accounts for what is not known about the models themselves. The
-        nearest rows are left out, and ridges are small: both would weaken the correlations of what is drawn.
+        nearest rows and trees are left out, and ridges are small: otherwise the correlations of what is drawn
+        would be weaker.
         """
         used = rng.integers(len(values), size=min(len(values), _MOST_FITTED))
         if not observed[used].any(axis=0).all():  # a column that the sample has no entry of
             used = np.arange(len(values))
-        densities = {
-            name: model
+        shares = {
+            name: (model, self.weights[name])
             for name, model in self.models.items()
-            if not isinstance(model, Neighbours) and name not in _STRONG_RIDGES
+            if not isinstance(model, Neighbours | Forest) and name not in _STRONG_RIDGES
+        } or {
+            name.removeprefix(_TREES): (
+                model.first if isinstance(model, Forest) else model,
+                self.weights[name],
+            )
+            for name, model in self.models.items()
         }
-        densities = densities or dict(self.models)
-        total = sum(self.weights[name] for name in densities)
-        weights = {name: self.weights[name] / total for name in densities}
+        densities = {name: model for name, (model, _) in shares.items()}
+        total = sum(weight for _, weight in shares.values())
+        weights = {name: weight / total for name, (_, weight) in shares.items()}
         fitted = _refit(values[used], observed[used], densities, rng, _FOR_DRAWING)
         return replace(self, models=fitted, weights=weights)
 
@@ -270,7 +287,8 @@ def fit_rows(
     rng : Generator
         Chooses what is held out.
     families : tuple of str, optional
-        Which models to try, of ``"em"``, ``"mixture"``, ``"scores"``, ``"local"`` and ``"low rank"``.
+        Which models to try, of ``"em"``, ``"mixture"``, ``"scores"``, ``"local"``, ``"low rank"`` and
+        ``"trees"``.
         Default: all that suit the table's size.
 
     Returns
@@ -401,17 +419,20 @@ def _contestants(
     ``kept`` names the models to fit; without it, rows of growing models end where their error rises.
     """
     n, d = values.shape
-    best = np.inf
+    best, leader = np.inf, ""
+    models: dict[str, RowModel] = {}
     bends = False
     touched = held.any(axis=1)
     inside = held[touched]
 
     def judge(name: str, model: RowModel) -> float:
-        nonlocal best
+        nonlocal best, leader
         filled, variance = model.complete(values[touched], known[touched])
         answers[name] = filled[inside], variance[inside]
         error = _rmse(filled[inside], truth[held])
-        best = min(best, error)
+        if error < best:
+            best, leader = error, name
+        models[name] = model
         return error
 
     def wanted(name: str) -> bool:
@@ -467,6 +488,21 @@ def _contestants(
             rank *= 2
             if kept is not None and f"low rank {rank}" not in kept:
                 break
+    if "trees" in families and models and held.any():
+        targets = np.flatnonzero(held.any(axis=0))
+        some = targets[:: -(-len(targets) // _PROBED)]
+        for name in [_TREES + leader] if kept is None else [name for name in kept if name.startswith(_TREES)]:
+            base = models[name.removeprefix(_TREES)]
+            if kept is None:
+                probe = Forest.of(base, values, known, some, _PROBING_TREES)
+                asked = np.isin(np.nonzero(held)[1], some)
+                found = probe.complete(values[touched], known[touched])[0][inside]
+                errors = (_rmse(answer[asked], truth[held][asked]) for answer in (found, answers[leader][0]))
+                if next(errors) > _WORSE * next(errors):
+                    continue
+            forest = Forest.of(base, values, known, targets, _FEW_TREES)
+            judge(name, forest)
+            yield name, forest
 
 
 @dataclass
@@ -514,6 +550,8 @@ def _families(n: int, d: int) -> tuple[str, ...]:
     found = ["em", "mixture", "scores"]
     if n * d**3 <= _MOST_LOCAL_WORK:
         found.append("local")
+    if d >= 2 and n * d * min(d, 50) <= _MOST_TREE_WORK:
+        found.append("trees")
     if d >= 6 and n < _ROWS_OF_A_COLUMN * d:
         found.append("low rank")
     return tuple(found)
@@ -545,6 +583,14 @@ def _refit(
                 scores = relearn_scores(model.scores, values, observed)
                 inner = Rows(np.where(observed, scores.forward(values), 0.0), observed)
             found[name] = ScoredMixture(scores, _again(inner, model.mixture, ridge, precision))
+        elif isinstance(model, Forest):
+            before = name.removeprefix(_TREES)
+            near = _some(len(values), _MOST_JUDGED, rng)
+            base = (
+                found.get(before) or _refit(values, observed, {before: model.first}, rng, precision)[before]
+            )
+            gappy = np.flatnonzero(~observed.all(axis=0))
+            found[name] = Forest.of(base, values[near], observed[near], gappy, _MANY_TREES)
         elif isinstance(model, Factors):
             rank = model.loadings.shape[1]
             found[name] = fit_factors(values, observed, rank, start=model)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from airnp.engines.threads import using
 from airnp.resemblance.factors import Factors, fit_factors
 from airnp.resemblance.gaussian import condition
 from airnp.resemblance.mixture import Mixture, Rows, first_mixture, fit_mixture
-from airnp.resemblance.neighbours import Neighbours
+from airnp.resemblance.neighbours import Forest, Neighbours
 from airnp.resemblance.rows import Blend, _blend_weights, _hold_out, fit_rows
 from airnp.resemblance.scores import ScoredMixture, TableScores, learn_scores
 
@@ -269,3 +270,51 @@ def test_more_rows_than_are_looked_at(monkeypatch):
     truth, observed = gaussian_table(n=400)
     blend = fit_rows(np.where(observed, truth, 0), observed, rng=np.random.default_rng(8))
     assert rmse(blend.complete(truth, observed)[0], truth, observed) < 0.7
+
+
+# --- trees ---
+
+
+def test_trees_see_what_gaussians_do_not():
+    rng = np.random.default_rng(13)
+    values = rng.uniform(-1, 1, (500, 4))
+    values[:, 3] = np.where(values[:, 0] * values[:, 1] > 0, 1.0, -1.0)
+    observed = np.ones(values.shape, bool)
+    observed[rng.random(500) < 0.3, 3] = False
+    table = Rows(values, observed)
+    first = fit_mixture(table, first_mixture(table), ridge=0.01, prior=0)
+    forest = Forest.of(first, values, observed, np.array([3]), 20)
+    filled, variance = forest.complete(values, observed)
+    assert rmse(filled, values, observed) < 0.5 * rmse(first.complete(values, observed)[0], values, observed)
+    assert (variance[~observed] > 0).all()
+    assert not variance[observed].any()
+    np.testing.assert_array_equal(filled[observed], values[observed])
+    with using(2):
+        again = Forest.of(first, values, observed, np.array([3]), 20)
+    np.testing.assert_array_equal(again.complete(values, observed)[0], filled)
+    drawn = forest.draw(values, observed, rng)
+    np.testing.assert_array_equal(drawn[observed], values[observed])
+    blend = fit_rows(values, observed, rng=np.random.default_rng(1), families=("em", "trees"))
+    assert max(blend.weights, key=blend.weights.__getitem__).startswith("trees after ")
+    assert not any(name.startswith("trees") for name in blend.resampled(values, observed, rng).models)
+
+
+def test_leaves_are_means_of_rows():
+    rng = np.random.default_rng(14)
+    values = rng.standard_normal((60, 3))
+    observed = np.ones(values.shape, bool)
+    table = Rows(values, observed)
+    forest = Forest.of(first_mixture(table), values, observed, np.array([0, 2]), 3)
+    feature, threshold, child, mean, square = forest.nodes
+    for tree, target in enumerate([0, 0, 0, 2, 2, 2]):
+        leaves: dict[int, list[int]] = {}
+        for i, row in enumerate(values):
+            node = 0
+            while feature[tree, node] >= 0:
+                assert feature[tree, node] != target
+                node = child[tree, node] + int(row[feature[tree, node]] > threshold[tree, node])
+            leaves.setdefault(node, []).append(i)
+        for node, members in leaves.items():
+            assert len(members) >= 4
+            assert mean[tree, node] == pytest.approx(values[members, target].mean())
+            assert square[tree, node] == pytest.approx((values[members, target] ** 2).mean())
