@@ -64,7 +64,8 @@ class AIRImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
 
     Columns are standardised. Then several models of rows are fitted and blended by their errors on held-out
     entries, which have the shape of the gaps: Gaussians (EM), mixtures of Gaussians, both also over normal
-    scores of skewed columns, nearest rows, and a Gaussian of low rank. ``airnp.resemblance`` derives them.
+    scores of skewed columns, nearest rows, trees, and a Gaussian of low rank. ``airnp.resemblance`` derives
+    them.
     ``transform`` completes any rows, each by itself and in closed form.
 
     Parameters
@@ -268,19 +269,19 @@ class AIRImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
         draws = self.model_.draws(rows.values[:, used], rows.observed[:, used], rng)
         return [self._assemble(rows, drawn) for drawn in draws]
 
-    def interval(self, X: Any, level: float = 0.9) -> tuple[Table, Table]:
+    def interval(self, X: Any, level: float = 0.9) -> tuple[Any, Any]:
         """Return the ends of intervals that cover missing numbers with a probability.
 
         Parameters
         ----------
-        X : array-like (n_samples, n_features)
-            Rows of floats.
+        X : array-like or DataFrame (n_samples, n_features)
         level : float, default=0.9
 
         Returns
         -------
-        lower, upper : ndarray (n_samples, n_features)
-            Equal to X where it is observed. Columns that the model does not see have NaN in gaps.
+        lower, upper : ndarray (n_samples, n_features), or DataFrame
+            Equal to X where it is observed. Columns that the model does not see have NaN in gaps. Those of a
+            DataFrame with columns that are not floats have its numbers, as floats, and its dates.
         """
         check_is_fitted(self)
         if not 0 < level < 1:
@@ -288,16 +289,19 @@ class AIRImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
         if self.model_.blend is None:
             raise ValueError("method: 'air' has intervals for its training table only: result_.interval")
         rows = self._read(X, reset=False)
-        if rows.frame is not None:
-            raise TypeError("X: expected floats in all columns")
-        used = self._used
+        used, limits = self._used, self._inner_limits(rows)
         filled, std = self.model_.complete(rows.values[:, used], rows.observed[:, used])
         half = std * self.model_.blend.reach(level, int(used.sum()))
         ends = []
         for side in (filled - half, filled + half):
             end = np.where(rows.observed, rows.values, np.nan)
             end[:, used] = np.where(rows.observed[:, used], rows.values[:, used], side)
+            if limits is not None:
+                end = np.clip(end, limits.low, limits.high)
             ends.append(end)
+        if rows.frame is not None:
+            assert self._code is not None
+            return self._code.numbers(rows.frame, ends[0]), self._code.numbers(rows.frame, ends[1])
         return ends[0], ends[1]
 
     def probabilities(self, X: Any) -> dict[Any, Any]:
@@ -381,8 +385,7 @@ class AIRImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
         known = rows.observed[:, used]
         if self.method != "air" and not known.any(axis=1).all():
             warnings.warn(
-                f"{int((~known.any(axis=1)).sum())} rows and 0 columns have no observed entry; they are "
-                "filled with means",
+                f"{int((~known.any(axis=1)).sum())} rows have no observed entry; they are filled with means",
                 EmptyLineWarning,
                 stacklevel=3,
             )

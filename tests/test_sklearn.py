@@ -476,6 +476,21 @@ def test_intervals_for_new_rows():
         imputer().fit(TABLE).interval(NEW_ROWS)
 
 
+def test_intervals_of_frames_have_their_numbers_and_dates():
+    _, gappy = people()
+    learner = blended(bounds="data").fit(gappy)
+    low, high = learner.interval(gappy)
+    numbers = [name for name in gappy if name in low]
+    assert numbers
+    assert list(low) == list(high)
+    for name in numbers:
+        gaps = gappy[name].isna()
+        assert (low[name] <= high[name]).all()
+        if pandas.api.types.is_numeric_dtype(low[name]):
+            assert (low[name][gaps] >= gappy[name].min()).all()
+        assert (low[name][~gaps] == gappy[name][~gaps]).all()
+
+
 def test_imputations_are_drawn():
     learner = blended(sample_posterior=True, n_imputations=4).fit(TABLE)
     drawn = learner.imputations(TABLE)

@@ -269,6 +269,11 @@ def _facts(
         "missing": gaps,
         "header": sheet.header,
         "kinds": {str(column.name): column.kind for column in code.columns},
+        "left_empty": {
+            str(column.name): int(gone)
+            for column, gone in zip(code.columns, sheet.frame.isna().sum(), strict=True)
+            if column.kind == "identifier" and gone
+        },
         "guessed": sheet.notes(),
         "weights": completion.weights,
         "expected_error": completion.expected_error if completion.errors else None,
@@ -284,7 +289,11 @@ def _report(options: argparse.Namespace, sheet: Sheet, facts: dict[str, Any]) ->
     by_kind: dict[str, list[str]] = {}
     for name, kind in facts["kinds"].items():
         by_kind.setdefault(kind, []).append(name)
-    carried = by_kind.pop("identifier", [])
+    empty = facts["left_empty"]
+    carried = [
+        f"{name} ({empty[name]} gaps stay)" if name in empty else name
+        for name in by_kind.pop("identifier", [])
+    ]
     kinds = ", ".join(f"{len(names)} {kind}" for kind, names in by_kind.items())
     blend = ", ".join(f"{name} {weight:.0%}" for name, weight in facts["weights"].items())
     lines = [

@@ -40,6 +40,9 @@ _IGNORED, _REFRESHED = 1e-3, 8
 _CUT = 0.8
 """Where the halves of a component lie, in standard deviations along its longest axis."""
 
+_UNCORRELATED = 10
+"""Rows without correlation that join the observed ones in the first covariances."""
+
 _WORTH_A_THREAD = 1e6
 """Operations of one thread, at least."""
 
@@ -98,13 +101,13 @@ class Mixture:
 
     def components(self, values: Floats, observed: Bools) -> tuple[Floats, Floats]:
         """Return means and variances of rows under each component, both (J, n, d)."""
-        from airnp.engines import _mixture_kernels
+        from airnp.engines import _row_kernels
 
         rows = Rows(values, observed)
         precisions, _ = _precisions(self)
         shape = (len(self.weights), *values.shape)
         filled, variance = np.empty(shape), np.empty(shape)
-        _mixture_kernels.components.build(1)(
+        _row_kernels.components.build(1)(
             rows.values, rows.order, rows.gaps, self.means, precisions, filled, variance, 1
         )
         return filled, variance
@@ -153,7 +156,7 @@ def _expectation(
 
     Components with a negligible share of a row in ``before`` (n, J) are not looked at.
     """
-    from airnp.engines import _mixture_kernels
+    from airnp.engines import _row_kernels
     from airnp.engines.threads import current_threads
 
     n, d = rows.values.shape
@@ -165,7 +168,7 @@ def _expectation(
     posterior = Posterior(np.empty((n, d)), np.empty((n, d)), shares, np.empty(n))
     parts = chunks if sums else 0
     counts, firsts, squares = np.empty((parts, J)), np.empty((parts, J, d)), np.empty((parts, J, d, d))
-    _mixture_kernels.expectation.build(chunks)(
+    _row_kernels.expectation.build(chunks)(
         *(rows.values, rows.order, rows.gaps, mixture.means, precisions),
         *(np.log(mixture.weights) + heights / 2, _LEAST_SHARE, 0.0 if before is None else _IGNORED),
         *(posterior.filled, posterior.variance, posterior.shares, posterior.heights),
@@ -240,12 +243,32 @@ def _regular(covariances: Floats, ridge: float) -> Floats:
 
 
 def first_mixture(rows: Rows) -> Mixture:
-    """Return one Gaussian without correlations: the means and variances of what is observed."""
-    seen = rows.observed.sum(axis=0)
+    """Return one Gaussian with the mean, variances and correlations of the entries that are observed.
+
+    A covariance is that of the rows in which both columns are observed, as if a few more rows had none. Such
+    a matrix may have negative eigenvalues; these become small positive ones.
+    """
+    there = rows.observed.astype(np.float64)
+    seen = there.sum(axis=0)
     clean = np.where(rows.observed, rows.values, 0.0)
     mean = clean.sum(axis=0) / np.maximum(seen, 1)
-    variance = (np.where(rows.observed, clean - mean, 0.0) ** 2).sum(axis=0) / np.maximum(seen, 1)
-    return Mixture(np.ones(1), mean[None], np.diag(variance + 0.01)[None], np.array([float(len(rows))]))
+    apart = np.where(rows.observed, clean - mean, 0.0)
+    variance = (apart**2).sum(axis=0) / np.maximum(seen, 1) + 0.01
+    covariance = apart.T @ apart / (there.T @ there + _UNCORRELATED)
+    np.fill_diagonal(covariance, variance)
+    lengths, axes = np.linalg.eigh(covariance)
+    covariance = (axes * np.maximum(lengths, 0.02 * variance.mean())) @ axes.T
+    return Mixture(np.ones(1), mean[None], covariance[None], np.array([float(len(rows))]))
+
+
+def rescaled(mixture: Mixture, rows: Rows) -> Mixture:
+    """Return one Gaussian with the means and variances of other rows, and the correlations of a given one."""
+    seen = np.maximum(rows.observed.sum(axis=0), 1)
+    mean = np.where(rows.observed, rows.values, 0.0).sum(axis=0) / seen
+    variance = (np.where(rows.observed, rows.values - mean, 0.0) ** 2).sum(axis=0) / seen + 0.01
+    factors = np.sqrt(variance / np.diag(mixture.covariances[0]))
+    covariance = mixture.covariances[0] * np.outer(factors, factors)
+    return Mixture(np.ones(1), mean[None], covariance[None], mixture.counts)
 
 
 def split(mixture: Mixture) -> Mixture:

@@ -1,10 +1,10 @@
 """Complete a table of standardised columns: several models of its rows, blended by held-out entries.
 
 The models are one Gaussian over all rows (EM), mixtures of Gaussians (:mod:`airnp.resemblance.mixture`), both
-also over normal scores of skewed columns (:mod:`airnp.resemblance.scores`), the nearest rows
+also over normal scores of skewed columns (:mod:`airnp.resemblance.scores`), the nearest rows and trees
 (:mod:`airnp.resemblance.neighbours`), and a Gaussian of low rank (:mod:`airnp.resemblance.factors`).
 
-To judge them, some rows lose entries: each one where another row, chosen at random, has its gaps. So the
+To judge them, some rows lose entries: each one where another row, of a similar kind, has its gaps. So the
 held-out entries have the shape of the gaps, whole blocks and drop-out included. The weights of the blend
 minimise the squared error on these entries, are not negative and sum to one. The held-out errors, divided by
 the standard deviations that the blend expects, calibrate the latter.
@@ -14,14 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from airnp.resemblance.factors import Factors, fit_factors
-from airnp.resemblance.mixture import Mixture, Rows, first_mixture, fit_mixture, split
-from airnp.resemblance.neighbours import Neighbours
+from airnp.resemblance.mixture import Mixture, Rows, first_mixture, fit_mixture, rescaled, split
+from airnp.resemblance.neighbours import Forest, Neighbours
 from airnp.resemblance.scores import ScoredMixture, TableScores, learn_scores, relearn_scores
 
 Floats = npt.NDArray[np.float64]
@@ -38,14 +38,33 @@ _MOST_COMPONENTS = 32
 _MOST_COLUMNS = 150
 """Above this, only the Gaussian of low rank is fitted."""
 
+_ROWS_OF_A_COLUMN = 16
+"""With more rows for each column, covariances are known well enough without a low rank."""
+
 _MOST_LOCAL_WORK = 2e9
 """Rows times columns cubed, at most, for groups of nearest rows."""
+
+_MOST_TREE_WORK = 1e7
+"""Rows times columns, times columns again but at most 50 of them, at most, for trees."""
+
+_TREES = "trees after "
+_FEW_TREES, _MANY_TREES = 10, 24
+"""Trees for each column: to judge them, and if they are in the blend."""
+
+_PROBED, _PROBING_TREES, _WORSE = 6, 4, 1.1
+"""A few trees for a few columns tell whether trees may help: their error is at most this multiple."""
 
 _MOST_JUDGED, _MOST_FITTED, _MOST_NEIGHBOURS = 3000, 20_000, 5000
 """Rows that judge the models, that the chosen ones are fitted to, and that neighbours are looked up among."""
 
-_FEW_ROWS, _MANY_ROWS = 200, 1500
-"""Below the first, models are judged twice; above the second, by a quarter of the rows, not a third."""
+_FEW_ROWS, _MOST_TRIALS = 200, 4
+"""With fewer rows, models are judged several times, so that so many rows take part, but at most so often."""
+
+_HELD_OUT, _LEAST_JUDGED = 0.1, 0.25
+"""So large a share of the entries is held out, but in at least the second share of the rows."""
+
+_DONORS, _SHRINKAGE, _FARTHEST = 256, 10.0, 3.0
+"""Rows that others may get gaps from; the ridge of how likely gaps are, and where its inputs are clipped."""
 
 _STRONG_RIDGES = ("em 0.1", "em 0.3")
 
@@ -55,21 +74,27 @@ _BENDS = 0.9
 _NEAR = 1.02
 """Of two ways to build mixtures, the worse one ends if its error is this multiple of the better one's."""
 
+_FEW_COMPONENTS = 8
+"""With so many components, the worse of two ways to build mixtures ends in any case."""
+
 _FALLS = 0.99
 """More components are tried if the last ones had less than this share of the error before."""
 
 _EXTREME = 3.0
 """Held-out errors of more than this multiple of the 90 % quantile do not widen intervals further."""
 
-_PRIOR_SCALE, _PRIOR_QUANTILE = 60, 200
+_LEAST_PRIOR, _MOST_PRIOR = 10.0, 1000.0
 """Held-out entries that all columns together count for in the calibration of one column."""
+
+_PRIOR_STUDENT = 20
+"""Held-out entries that Student's distribution counts for in the calibration of intervals."""
 
 _EXACT = 1e-20
 """A mean squared error, in variances of columns, that no blend needs to improve."""
 
 _SMALLEST_WEIGHT = 0.03
-_TOWARDS_EQUAL = 0.05
-"""How much equal weights are preferred, as a share of the held-out squares."""
+_TOWARDS_EQUAL, _TOWARDS_EQUAL_ENTRIES = 0.05, 10
+"""How much equal weights are preferred, as a share of the held-out squares and as so many entries of them."""
 
 
 @dataclass(frozen=True)
@@ -139,19 +164,26 @@ class Blend:
         """Return the models that are densities of rows, fitted to rows drawn with replacement.
 
         Drawing the gaps from several of them accounts for what is not known about the models themselves. The
-        nearest rows are left out, and ridges are small: both would weaken the correlations of what is drawn.
+        nearest rows and trees are left out, and ridges are small: otherwise the correlations of what is drawn
+        would be weaker.
         """
         used = rng.integers(len(values), size=min(len(values), _MOST_FITTED))
         if not observed[used].any(axis=0).all():  # a column that the sample has no entry of
             used = np.arange(len(values))
-        densities = {
-            name: model
+        shares = {
+            name: (model, self.weights[name])
             for name, model in self.models.items()
-            if not isinstance(model, Neighbours) and name not in _STRONG_RIDGES
+            if not isinstance(model, Neighbours | Forest) and name not in _STRONG_RIDGES
+        } or {
+            name.removeprefix(_TREES): (
+                model.first if isinstance(model, Forest) else model,
+                self.weights[name],
+            )
+            for name, model in self.models.items()
         }
-        densities = densities or dict(self.models)
-        total = sum(self.weights[name] for name in densities)
-        weights = {name: self.weights[name] / total for name in densities}
+        densities = {name: model for name, (model, _) in shares.items()}
+        total = sum(weight for _, weight in shares.values())
+        weights = {name: weight / total for name, (_, weight) in shares.items()}
         fitted = _refit(values[used], observed[used], densities, rng, _FOR_DRAWING)
         return replace(self, models=fitted, weights=weights)
 
@@ -173,25 +205,68 @@ class Blend:
         if not len(self.ratios):
             return np.ones(d)
         squares = np.minimum(self.ratios, _EXTREME * np.quantile(self.ratios, 0.9)) ** 2
-        counts = np.bincount(self.columns, minlength=d)
-        sums = np.bincount(self.columns, squares, minlength=d)
-        found = np.sqrt((sums + _PRIOR_SCALE * squares.mean()) / (counts + _PRIOR_SCALE))
-        return np.asarray(np.maximum(found, 1e-12))  # what is exact has no ratio
+        return np.sqrt(_means_of_columns(squares, self.columns, d))
 
     def reach(self, level: float, d: int) -> Floats:
-        """Return how many calibrated standard deviations an interval of a level reaches, by column, (d,)."""
-        from scipy.special import ndtri
+        """Return how many calibrated standard deviations an interval of a level reaches, by column, (d,).
 
-        if not len(self.ratios):
+        Errors are divided by their mean size in a column, which tails hardly change. The distribution of
+        what is left is that of a column's c own held-out entries and of K entries of all columns, so that
+        the reach q solves c·F_own(q) + K·F(q) = level·(c + K).
+        """
+        from scipy.special import ndtri, stdtrit
+
+        total = len(self.ratios)
+        if not total:
             return np.full(d, float(ndtri((1 + level) / 2)))
-        ratios = self.ratios / self.inflation(d)[self.columns]
-        overall = float(np.quantile(ratios, level))
+        sizes = _means_of_columns(self.ratios, self.columns, d)
+        ratios = self.ratios / sizes[self.columns]
+        # The next error is one of total + 1 that are in any order; few are joined by Student's distribution.
+        wanted = min(level * (1 + 1 / total), 1.0)
+        few = _PRIOR_STUDENT / (_PRIOR_STUDENT + total)
+        usual = float(stdtrit(total, (1 + level) / 2)) * np.sqrt(np.pi / 2)
+        overall = (1 - few) * float(np.quantile(ratios, wanted)) + few * usual
+        prior = _credibility(ratios <= overall, self.columns)
         found = np.full(d, overall)
-        for j in np.flatnonzero(np.bincount(self.columns, minlength=d) >= 10):
-            own = ratios[self.columns == j]
-            more = len(own) / (len(own) + _PRIOR_QUANTILE)
-            found[j] += more * (float(np.quantile(own, level)) - overall)
-        return found
+        for j in np.unique(self.columns):
+            own = np.sort(ratios[self.columns == j])
+            # With i own entries below q, F(q) has to be as follows; the least q that has both is the answer.
+            left = (wanted * (len(own) + prior) - np.arange(len(own) + 1)) / prior
+            others = np.quantile(ratios, np.clip(left, 0, 1)) + (overall - np.quantile(ratios, wanted))
+            found[j] = np.maximum(np.append(0.0, own), others).min()
+        return found * sizes / self.inflation(d)
+
+
+def _means_of_columns(values: Floats, columns: npt.NDArray[np.intp], d: int) -> Floats:
+    """Return the expectation of positive values in each of d columns, drawn towards the mean of all.
+
+    Columns differ by factors, so that their logarithms are drawn.
+    """
+    counts, prior = np.bincount(columns, minlength=d), _credibility(values, columns)
+    means = np.bincount(columns, values, minlength=d) / np.maximum(counts, 1)
+    own, all_columns = (np.log(np.maximum(mean, 1e-24)) for mean in (means, values.mean()))  # 0 if exact
+    return np.asarray(np.exp((counts * own + prior * all_columns) / (counts + prior)))
+
+
+def _credibility(values: npt.NDArray[Any], columns: npt.NDArray[np.intp]) -> float:
+    """Return how many entries of a column the mean of all columns is worth, by Bühlmann.
+
+    It is the variance of entries within a column, over that of columns' expectations: with c entries in a
+    column, the mean of c entries varies by (variance within)/c + (variance between).
+    """
+    counts = np.bincount(columns)
+    several = np.flatnonzero(counts > 1)
+    counts = counts[several]
+    means = (np.bincount(columns, values)[several]) / counts
+    squares = (np.bincount(columns, np.asarray(values, dtype=np.float64) ** 2))[several] / counts
+    if len(several) < 2:
+        return _MOST_PRIOR
+    degrees = counts.sum() - len(several)
+    within = (counts * (squares - means**2)).sum() / degrees
+    middle = (counts * means).sum() / counts.sum()
+    spread = (counts * (means - middle) ** 2).sum() - (len(several) - 1) * within
+    between = spread / (counts.sum() - (counts**2).sum() / counts.sum())
+    return float(np.clip(within / max(between, 1e-12), _LEAST_PRIOR, _MOST_PRIOR))
 
 
 def fit_rows(
@@ -212,7 +287,8 @@ def fit_rows(
     rng : Generator
         Chooses what is held out.
     families : tuple of str, optional
-        Which models to try, of ``"em"``, ``"mixture"``, ``"scores"``, ``"local"`` and ``"low rank"``.
+        Which models to try, of ``"em"``, ``"mixture"``, ``"scores"``, ``"local"``, ``"low rank"`` and
+        ``"trees"``.
         Default: all that suit the table's size.
 
     Returns
@@ -221,7 +297,7 @@ def fit_rows(
     """
     families = _families(*values.shape) if families is None else families
     judged = _some(len(values), _MOST_JUDGED, rng)
-    trials = list(_hold_out(observed[judged], rng))
+    trials = list(_hold_out(values[judged], observed[judged], rng))
     models: dict[str, RowModel] = {}
     predictions: list[dict[str, tuple[Floats, Floats]]] = []
     truths, columns = [], []
@@ -251,7 +327,7 @@ def fit_rows(
     chosen = {name: float(weight) for name, weight in zip(kept, weights, strict=True) if weight > 0}
     filled, variance = _blended([answers[name] for name in chosen], list(chosen.values()))
     errors["blend"] = _rmse(filled, truth)
-    ratios = np.abs(filled - truth) / np.sqrt(variance + 1e-12)
+    ratios = np.abs(filled - truth) / np.sqrt(variance + 1e-12) * _optimism(len(truth), len(chosen))
     fitted = _refit(values, observed, {name: models[name] for name in chosen}, rng)
     return Blend(fitted, chosen, errors, column, ratios)
 
@@ -263,17 +339,40 @@ def _some(n: int, most: int, rng: np.random.Generator) -> npt.NDArray[np.intp]:
     return np.arange(n) if n <= most else np.sort(rng.choice(n, most, replace=False))
 
 
-def _hold_out(observed: Bools, rng: np.random.Generator) -> Iterator[Bools]:
-    """Yield sets of observed entries to hold out: where other rows have their gaps."""
+def _hold_out(values: Floats, observed: Bools, rng: np.random.Generator) -> Iterator[Bools]:
+    """Yield sets of observed entries to hold out, so that rows have the gaps of other rows afterwards.
+
+    A row that has few gaps gets those of another row as well. That row is one whose gaps, together with the
+    row's own, are not more than rows usually have, and in which gaps are as likely: this may depend on other
+    entries, and is estimated by a ridge regression of the gaps on the observed entries.
+    """
     n, d = observed.shape
-    patterns = observed[~observed.all(axis=1)]
-    if not len(patterns):
-        patterns = rng.random((n, d)) < 0.8
-    few = n < _FEW_ROWS
-    parts = np.array_split(rng.permutation(n), 4 if few or n >= _MANY_ROWS else 3)
-    for part in parts[: 2 if few else 1]:
+    donors = np.flatnonzero(~observed.all(axis=1))
+    donors = donors[_some(len(donors), _DONORS, rng)]
+    patterns = ~observed[donors]
+    if not len(donors):
+        donors, patterns = np.arange(n), rng.random((n, d)) < 0.2
+    gaps, sizes = (~observed).sum(axis=1), np.sort(patterns.sum(axis=1))
+    inputs = np.where(observed, np.clip(values, -_FARTHEST, _FARTHEST), 0.0)
+    chances = _chances(inputs, ~observed)
+    trials = int(np.clip(np.ceil(_FEW_ROWS / n), 1, _MOST_TRIALS))
+    share = np.clip(_HELD_OUT / patterns.mean(), _LEAST_JUDGED, 1 / trials)
+    smaller = np.searchsorted(sizes, gaps, side="right")  # donors with so many gaps, or fewer
+    expected = (chances + (~observed).mean(axis=0)).sum(axis=1) / patterns.mean() / d
+    wanted = (1.02 - smaller / len(sizes)) * np.clip(expected, 0.1, 10)
+    order = np.argsort(-np.log(rng.random(n)) / wanted)  # drawn with these weights, without replacement
+    for k in range(trials):
+        part = order[int(share * n) * k : int(share * n) * (k + 1)]
+        own, there = (~observed[part]).astype(np.float64), observed[part].astype(np.float64)
+        more, less = there @ patterns.T, own @ (~patterns).T.astype(np.float64)
+        larger = smaller[part] + rng.random(len(part)) * (len(sizes) - smaller[part])
+        usual = sizes[np.minimum(larger.astype(int), len(sizes) - 1)]
+        apart = _squares(chances[part], chances[donors])
+        score = less + np.abs(gaps[part, None] + more - usual[:, None])
+        score += apart / max(apart.mean(), 1e-12) + rng.random(score.shape)
+        score[more == 0] = np.inf  # nothing would be held out
         held = np.zeros((n, d), bool)
-        held[part] = observed[part] & ~patterns[rng.integers(len(patterns), size=len(part))]
+        held[part] = observed[part] & patterns[score.argmin(axis=1)]
         held[~(observed & ~held).any(axis=1)] = False
         if not held.any():  # rows with gaps have nothing in common: one entry of each row instead
             held[part, (rng.random((len(part), d)) * observed[part]).argmax(axis=1)] = True
@@ -284,6 +383,23 @@ def _hold_out(observed: Bools, rng: np.random.Generator) -> Iterator[Bools]:
         for j in np.flatnonzero((observed & ~held).sum(axis=0) < 2):
             held[:, j] = False
         yield held
+
+
+def _chances(inputs: Floats, gaps: Bools) -> Floats:
+    """Return how much likelier gaps are in each entry than in its column, by ridge regression on the rows."""
+    n, d = inputs.shape
+    marks = gaps - gaps.mean(axis=0)
+    if d <= n:
+        return np.asarray(
+            inputs @ np.linalg.solve(inputs.T @ inputs + _SHRINKAGE * np.eye(d), inputs.T @ marks)
+        )
+    kernel = inputs @ inputs.T
+    return np.asarray(kernel @ np.linalg.solve(kernel + _SHRINKAGE * np.eye(n), marks))
+
+
+def _squares(a: Floats, b: Floats) -> Floats:
+    """Return the squared distances of rows of two matrices."""
+    return np.asarray((a**2).sum(axis=1)[:, None] - 2 * a @ b.T + (b**2).sum(axis=1))
 
 
 # --- the models ---
@@ -303,17 +419,20 @@ def _contestants(
     ``kept`` names the models to fit; without it, rows of growing models end where their error rises.
     """
     n, d = values.shape
-    best = np.inf
+    best, leader = np.inf, ""
+    models: dict[str, RowModel] = {}
     bends = False
     touched = held.any(axis=1)
     inside = held[touched]
 
     def judge(name: str, model: RowModel) -> float:
-        nonlocal best
+        nonlocal best, leader
         filled, variance = model.complete(values[touched], known[touched])
         answers[name] = filled[inside], variance[inside]
         error = _rmse(filled[inside], truth[held])
-        best = min(best, error)
+        if error < best:
+            best, leader = error, name
+        models[name] = model
         return error
 
     def wanted(name: str) -> bool:
@@ -340,7 +459,7 @@ def _contestants(
         inner, start, scored = rows, gaussian, np.inf
         if scores.columns and wanted("scores em"):
             inner = Rows(np.where(known, scores.forward(values), 0.0), known)
-            start = _again(inner, first_mixture(inner), min(ridge, 0.03))
+            start = _again(inner, rescaled(gaussian, inner), min(ridge, 0.03))
             scored = judge("scores em", ScoredMixture(scores, start))
             yield "scores em", ScoredMixture(scores, start)
         if "mixture" in families:
@@ -369,6 +488,21 @@ def _contestants(
             rank *= 2
             if kept is not None and f"low rank {rank}" not in kept:
                 break
+    if "trees" in families and models and held.any():
+        targets = np.flatnonzero(held.any(axis=0))
+        some = targets[:: -(-len(targets) // _PROBED)]
+        for name in [_TREES + leader] if kept is None else [name for name in kept if name.startswith(_TREES)]:
+            base = models[name.removeprefix(_TREES)]
+            if kept is None:
+                probe = Forest.of(base, values, known, some, _PROBING_TREES)
+                asked = np.isin(np.nonzero(held)[1], some)
+                found = probe.complete(values[touched], known[touched])[0][inside]
+                errors = (_rmse(answer[asked], truth[held][asked]) for answer in (found, answers[leader][0]))
+                if next(errors) > _WORSE * next(errors):
+                    continue
+            forest = Forest.of(base, values, known, targets, _FEW_TREES)
+            judge(name, forest)
+            yield name, forest
 
 
 @dataclass
@@ -404,7 +538,8 @@ def _mixtures(
             if kept is not None or error < _FALLS * ladder.error:
                 falling.append(replace(ladder, mixture=mixture, error=error))
         lowest = min((ladder.error for ladder in falling), default=0.0)
-        ladders = [ladder for ladder in falling if kept is not None or ladder.error < _NEAR * lowest]
+        near = _NEAR if components < _FEW_COMPONENTS else 1.0
+        ladders = [ladder for ladder in falling if kept is not None or ladder.error <= near * lowest]
         components *= 2
 
 
@@ -415,7 +550,9 @@ def _families(n: int, d: int) -> tuple[str, ...]:
     found = ["em", "mixture", "scores"]
     if n * d**3 <= _MOST_LOCAL_WORK:
         found.append("local")
-    if d >= 6:
+    if d >= 2 and n * d * min(d, 50) <= _MOST_TREE_WORK:
+        found.append("trees")
+    if d >= 6 and n < _ROWS_OF_A_COLUMN * d:
         found.append("low rank")
     return tuple(found)
 
@@ -446,6 +583,14 @@ def _refit(
                 scores = relearn_scores(model.scores, values, observed)
                 inner = Rows(np.where(observed, scores.forward(values), 0.0), observed)
             found[name] = ScoredMixture(scores, _again(inner, model.mixture, ridge, precision))
+        elif isinstance(model, Forest):
+            before = name.removeprefix(_TREES)
+            near = _some(len(values), _MOST_JUDGED, rng)
+            base = (
+                found.get(before) or _refit(values, observed, {before: model.first}, rng, precision)[before]
+            )
+            gappy = np.flatnonzero(~observed.all(axis=0))
+            found[name] = Forest.of(base, values[near], observed[near], gappy, _MANY_TREES)
         elif isinstance(model, Factors):
             rank = model.loadings.shape[1]
             found[name] = fit_factors(values, observed, rank, start=model)
@@ -466,6 +611,12 @@ def _again(rows: Rows, mixture: Mixture, ridge: float, precision: _Precision = _
 def _rmse(found: Floats, truth: Floats) -> float:
     """Return the root mean squared error; 1, that of a mean, if nothing is held out."""
     return float(np.sqrt(((found - truth) ** 2).mean())) if len(truth) else 1.0
+
+
+def _optimism(entries: int, models: int) -> float:
+    """Return how much larger new errors are than those that the weights were chosen by (Akaike's FPE)."""
+    models = min(models, entries // 2)
+    return float(np.sqrt((entries + models) / max(entries - models, 1)))
 
 
 def _blended(answers: list[tuple[Floats, Floats]], weights: list[float]) -> tuple[Floats, Floats]:
@@ -498,7 +649,8 @@ def _blend_weights(predictions: Floats, truth: Floats) -> Floats:
     for _ in range(2):
         # Only the Gram matrix matters: with Σ w = 1, the error is w·E·w for E of the models' own errors.
         apart = predictions[:, used] - truth[:, None]
-        gram = apart.T @ apart / len(truth) + _TOWARDS_EQUAL * errors.min() * np.eye(len(used))
+        equal = _TOWARDS_EQUAL + _TOWARDS_EQUAL_ENTRIES / len(truth)
+        gram = apart.T @ apart / len(truth) + equal * errors.min() * np.eye(len(used))
         root = np.linalg.cholesky(gram + 1e-12 * np.trace(gram) * np.eye(len(used))).T
         heavy = 1e3 * np.sqrt(np.trace(gram))
         matrix = np.vstack([root, heavy * np.ones(len(used))])

@@ -3,17 +3,18 @@
 ==============  ======================================  ============================================
 kind            which columns                           inside
 ==============  ======================================  ============================================
-``number``      floats and integers                     as they are; integers are rounded afterwards
+``number``      floats, integers, objects of numbers    as they are; integers are rounded afterwards
 ``boolean``     booleans                                0 and 1
 ``ordered``     ordered categoricals                    the position of the category
 ``category``    other categoricals, strings, objects    one column of 0 and 1 for each category
-``date``        dates and durations                     nanoseconds
+``date``        dates, periods and durations            nanoseconds
 ``identifier``  what only tells rows apart              nothing: passed through, with its gaps
 ==============  ======================================  ============================================
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -73,13 +74,12 @@ class ColumnKind:
         if self.kind == "number":
             return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))[:, None]
         if self.kind == "date":
-            exact = column.astype(_exact(self.dtype)).astype(np.int64).to_numpy()
-            return np.where(missing, np.nan, exact.astype(np.float64))[:, None]
+            return np.where(missing, np.nan, _nanoseconds(column, self.dtype).astype(np.float64))[:, None]
         codes = self._codes(column, missing)
         if self.kind == "category":
             marks = (codes[:, None] == np.arange(len(self.categories))).astype(np.float64)
-            return np.where(missing[:, None], np.nan, marks)
-        return np.where(missing, np.nan, codes)[:, None]
+            return np.where(np.isnan(codes)[:, None], np.nan, marks)
+        return codes[:, None]
 
     def _codes(self, column: Any, missing: npt.NDArray[np.bool_]) -> Floats:
         places = {category: place for place, category in enumerate(self.categories)}
@@ -87,8 +87,13 @@ class ColumnKind:
         codes = np.array([-1 if gone else places.get(v, -2) for v, gone in zip(values, missing, strict=True)])
         if (codes == -2).any():
             value = values[int(np.argmax(codes == -2))]
-            raise ValueError(f"X: column {self.name!r} has {value!r}, which was not there in fit")
-        return codes.astype(np.float64)
+            warnings.warn(
+                f"column {self.name!r} has {value!r}, which was not there in fit: it stays as it is, and the "
+                "model does not see it",
+                UserWarning,
+                stacklevel=2,
+            )
+        return np.where(codes < 0, np.nan, codes)
 
     def decode(self, column: Any, filled: Floats) -> Any:
         """Return a column with its gaps filled from numbers (n, width), in its own dtype."""
@@ -103,13 +108,12 @@ class ColumnKind:
             found: Any = numbers[:, 0]
             if str(self.dtype).lower().startswith(("int", "uint")):
                 found = np.rint(found).astype(np.int64)
+            elif isinstance(self.dtype, np.dtype) and self.dtype.kind == "f":
+                found = found.astype(self.dtype)
             changed[gaps] = found
         elif self.kind == "date":
-            import pandas
-
-            stamps: Any = pandas.Series(np.rint(numbers[:, 0] / self.step).astype(np.int64) * self.step)
-            stamps = stamps.astype(_exact(self.dtype))
-            changed[gaps] = stamps.astype(self.dtype).to_numpy()
+            whole = np.rint(numbers[:, 0] / self.step).astype(np.int64) * self.step
+            changed[gaps] = _stamps(whole, self.dtype).to_numpy()
         else:
             last = len(self.categories) - 1
             codes = (
@@ -119,6 +123,28 @@ class ColumnKind:
             found[:] = [self.categories[int(code)] for code in codes]
             changed[gaps] = found
         return changed
+
+
+def _nanoseconds(column: Any, dtype: Any) -> npt.NDArray[np.int64]:
+    """Return dates, the first moments of periods, or durations as whole nanoseconds, (n,)."""
+    if hasattr(dtype, "freq"):
+        column = column.dt.to_timestamp()
+    elif getattr(dtype, "tz", None) is not None:
+        column = column.dt.tz_convert("UTC").dt.tz_localize(None)
+    return np.asarray(column.astype(_exact(dtype)).astype(np.int64).to_numpy())
+
+
+def _stamps(nanoseconds: npt.NDArray[np.int64], dtype: Any) -> Any:
+    """Undo :func:`_nanoseconds`: return a Series of a dtype."""
+    import pandas
+
+    whole: Any = pandas.Series(nanoseconds)
+    stamps = whole.astype(_exact(dtype))
+    if hasattr(dtype, "freq"):
+        return stamps.dt.to_period(dtype.freq)
+    if getattr(dtype, "tz", None) is not None:
+        stamps = stamps.dt.tz_localize("UTC").dt.tz_convert(dtype.tz)
+    return stamps.astype(dtype)
 
 
 def _exact(dtype: Any) -> str:
@@ -139,6 +165,7 @@ def kinds_of(frame: Any, identifiers: Any = "auto") -> list[ColumnKind]:
 
 
 def _kind(column: Any, name: Any, identifiers: Any) -> ColumnKind:
+    from pandas import PeriodDtype
     from pandas.api import types
 
     dtype: Any = column.dtype
@@ -149,22 +176,28 @@ def _kind(column: Any, name: Any, identifiers: Any) -> ColumnKind:
     observed = column.dropna()
     if types.is_bool_dtype(dtype):
         return ColumnKind(name, "boolean", dtype, [False, True])
-    if types.is_datetime64_any_dtype(dtype) or types.is_timedelta64_dtype(dtype):
-        stamps = observed.astype(_exact(dtype)).astype(np.int64).to_numpy()
+    is_date = types.is_datetime64_any_dtype(dtype) or types.is_timedelta64_dtype(dtype)
+    if is_date or isinstance(dtype, PeriodDtype):
+        stamps = _nanoseconds(observed, dtype)
         steps = (step for step in (_DAY, _DAY // 24, _DAY // 86400, 1) if not (stamps % step).any())
         return ColumnKind(name, "date", dtype, step=next(steps))
     if types.is_numeric_dtype(dtype):
-        values = observed.to_numpy(dtype=np.float64)
-        looks_like_it = identifiers == "auto" and is_identifier(values)
-        return ColumnKind(name, "identifier" if looks_like_it else "number", dtype)
+        return _numbers(observed, name, identifiers)
     if hasattr(dtype, "categories"):
         return ColumnKind(name, "ordered" if dtype.ordered else "category", dtype, list(dtype.categories))
     different = sorted(observed.unique(), key=lambda value: (str(type(value)), value))
     if set(map(type, different)) <= {bool}:
         return ColumnKind(name, "boolean", dtype, [False, True])
+    if different and all(isinstance(each, int | float) for each in different):
+        return _numbers(observed, name, identifiers)
     if len(different) > _MOST_CATEGORIES or (len(different) == len(observed) > 2):
         return ColumnKind(name, "identifier", dtype)
     return ColumnKind(name, "category", dtype, different)
+
+
+def _numbers(observed: Any, name: Any, identifiers: Any) -> ColumnKind:
+    looks_like_it = identifiers == "auto" and is_identifier(observed.to_numpy(dtype=np.float64))
+    return ColumnKind(name, "identifier" if looks_like_it else "number", observed.dtype)
 
 
 def is_identifier(values: Floats) -> bool:
@@ -220,6 +253,18 @@ class FrameCode:
             column.decode(frame.iloc[:, k], filled[:, owners == k]) for k, column in enumerate(self.columns)
         ]
         return pandas.concat(decoded, axis=1) if decoded else frame.copy()
+
+    def numbers(self, frame: Any, filled: Floats) -> Any:
+        """Return a frame of the columns of numbers, as floats, and of dates; gaps are from ``filled``."""
+        import pandas
+
+        owners, found = self.owners, {}
+        for k, column in enumerate(self.columns):
+            if column.kind == "number":
+                found[column.name] = pandas.Series(filled[:, owners == k][:, 0], index=frame.index)
+            elif column.kind == "date":
+                found[column.name] = column.decode(frame.iloc[:, k], filled[:, owners == k])
+        return pandas.DataFrame(found, index=frame.index)
 
     def probabilities(self, frame: Any, filled: Floats) -> dict[Any, Any]:
         """Return for each column of categories or booleans a DataFrame (n, categories) of probabilities."""

@@ -29,6 +29,7 @@ MISSING_CELLS = MISSING | {"?", "-", "."}
 """Cells that mean missing, in lower case."""
 
 _DATE = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d+)?)?)?")
+_DOTTED_DATE = re.compile(r"(\d\d?)\.(\d\d?)\.(\d{4})")
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,24 +42,30 @@ class Manner:
         The decimal sign.
     thousands : bool
         Whether groups of three digits are separated.
-    percent : bool
-        Whether a percent sign follows.
-    date : bool
-        Whether they are dates.
+    percent : str
+        The percent sign that follows, with the space before it; empty if there is none.
+    date : str
+        The format of dates: ``"iso"``, ``"dotted"`` (day.month.year), or empty for what is no date.
     """
 
     decimal: str = "."
     thousands: bool = False
-    percent: bool = False
-    date: bool = False
+    percent: str = ""
+    date: str = ""
 
     def text(self, value: Any) -> str:
         """Return a filled cell."""
-        if isinstance(value, int | np.integer):
-            return str(value) + "%" * self.percent
-        if isinstance(value, float | np.floating):
-            plain = str(float(f"{value:.10g}")).removesuffix(".0").replace(".", self.decimal)
-            return plain + "%" * self.percent
+        if isinstance(value, int | float | np.number):
+            plain = str(value) if isinstance(value, int | np.integer) else str(float(f"{value:.10g}"))
+            plain = plain.removesuffix(".0")
+            if self.thousands and "e" not in plain:
+                whole, point, fraction = plain.partition(".")
+                plain = f"{'-' * whole.startswith('-')}{int(whole.lstrip('-')):,}{point}{fraction}"
+            if self.decimal == ",":
+                plain = plain.translate(str.maketrans(".,", ",."))
+            return plain + self.percent
+        if self.date == "dotted":
+            return f"{value:%d.%m.%Y}"
         if self.date:
             return str(value.isoformat(sep=" ")).removesuffix(" 00:00:00")
         return str(value)
@@ -123,8 +130,9 @@ def read_sheet(path: Path, reading: Reading, decimal: str = ".", encoding: str =
             except LookupError:
                 raise TableError(f"--encoding: there is no encoding {encoding!r}") from None
             except UnicodeDecodeError as error:
+                name = encoding.upper().removesuffix("-SIG")
                 raise TableError(
-                    f"expected text in {encoding.upper()} ({error.reason} at byte {error.start}); "
+                    f"expected text in {name} ({error.reason} at byte {error.start}); "
                     "--encoding latin-1, for example, reads another one"
                 ) from None
             return _parsed(text, reading, decimal, encoding, "\t" if kind.startswith(".tsv") else None)
@@ -133,6 +141,8 @@ def read_sheet(path: Path, reading: Reading, decimal: str = ".", encoding: str =
     codes = [number for number in map(number_of, reading.missing) if number is not None]
     if codes or reading.missing:
         frame = frame.mask(frame.isin([*codes, *reading.missing]))
+    if kind == ".xlsx":
+        frame = frame.apply(_read_as_text, args=(decimal,))
     return Sheet(frame, manners=[Manner()] * len(frame.columns))
 
 
@@ -242,7 +252,9 @@ def _column(
     gaps = np.array([cell.lower() in missing for cell in cells])
     known = [cell for cell, gap in zip(cells, gaps, strict=True) if not gap]
     comma = "." if decimal == "," else ","
-    percent = bool(known) and all(cell.endswith("%") for cell in known)
+    percent = ""
+    if known and all(cell.endswith("%") for cell in known):
+        percent = " %" if known[0][-2:-1].isspace() else "%"
     plain = [cell.removesuffix("%").strip() if percent else cell for cell in known]
     grouped = re.compile(rf"[+-]?\d{{1,3}}(\{comma}\d{{3}})+(\{decimal}\d+)?")
     thousands = any(grouped.fullmatch(cell) for cell in plain)
@@ -263,14 +275,33 @@ def _column(
         values[~gaps] = numbers
         values[np.isin(values, codes)] = np.nan
         return values, Manner(decimal, thousands, percent)
-    if all(_DATE.fullmatch(cell) for cell in known):
-        stamps = np.full(len(cells), np.datetime64("NaT"), dtype="datetime64[ns]")
-        try:
-            stamps[~gaps] = np.array(known, dtype="datetime64[ns]")
-        except ValueError:  # such as the 31st of June
-            return _words(cells, gaps), Manner()
-        return stamps, Manner(date=True)
+    for name, pattern in (("iso", _DATE), ("dotted", _DOTTED_DATE)):
+        found = [pattern.fullmatch(cell) for cell in known]
+        if all(found):
+            stamps = np.full(len(cells), np.datetime64("NaT"), dtype="datetime64[ns]")
+            try:
+                stamps[~gaps] = np.array([_iso(each) for each in found if each], dtype="datetime64[ns]")
+            except ValueError:  # such as the 31st of June
+                break
+            return stamps, Manner(date=name)
     return _words(cells, gaps), Manner()
+
+
+def _iso(found: re.Match[str]) -> str:
+    if found.re is not _DOTTED_DATE:
+        return found[0]
+    day, month, year = found.groups()
+    return f"{year}-{month:0>2}-{day:0>2}"
+
+
+def _read_as_text(column: Any, decimal: str) -> Any:
+    """Return what the cells of a column of Excel mean: numbers and dates are often kept as text there."""
+    known = column.dropna()
+    if not len(known) or not all(isinstance(value, str) for value in known):
+        return column
+    cells = ["" if gone else value.strip() for value, gone in zip(column, column.isna(), strict=True)]
+    values, _ = _column(cells, frozenset({""}), [], decimal)
+    return column if values.dtype == object else _pandas().Series(values, index=column.index)
 
 
 def _words(cells: list[str], gaps: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:

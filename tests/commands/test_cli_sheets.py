@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -82,6 +83,35 @@ def test_decimal_commas_and_thousands(capsys):
     assert done["guessed"] == ["pay: thousands"]
     assert done["missing"] == 12
     assert cells("out2.csv")[1][0] == "1,200"
+
+
+def test_gaps_are_written_like_their_column(capsys):
+    pay = [f"{k}.{k * k % 1000:03}" for k in range(1, 41)]
+    share = [f"{k},5 %" for k in range(40)]
+    born = [f"{1 + k % 28}.{1 + k % 12:02}.1980" for k in range(40)]
+    note = [f"no {k}" for k in range(40)]
+    columns = [[*("" if k % 7 == j else cell for k, cell in enumerate(column))]
+               for j, column in enumerate([pay, share, born, note])]  # fmt: skip
+    lines = ["pay;share;born;note", *(";".join(line) for line in zip(*columns, strict=True))]
+    Path("de.csv").write_text("\n".join(lines), encoding="utf-8")
+    done = facts(capsys, "complete de.csv -o out.csv --decimal ,")
+    assert done["guessed"] == ["pay: thousands", "share: percent", "born: date"]
+    assert done["left_empty"] == {"note": 6}
+    filled = [line.split(";") for line in Path("out.csv").read_text(encoding="utf-8").split("\n")]
+    assert re.fullmatch(r"-?\d{1,2}\.\d{3}(,\d+)?", filled[8][0])
+    assert re.fullmatch(r"-?\d+(,\d+)? %", filled[2][1])
+    assert re.fullmatch(r"\d\d\.\d\d\.19\d\d", filled[3][2])
+    assert main("complete de.csv -o out.csv --decimal , --force") == 0
+    assert "carried through: note (6 gaps stay)" in capsys.readouterr().out
+
+
+def test_text_in_excel_is_read(capsys):
+    import pandas
+
+    people()
+    pandas.read_csv("people.csv", dtype=str).to_excel("people.xlsx", index=False)
+    done = facts(capsys, "complete people.xlsx -o out.xlsx")
+    assert list(done["kinds"].values()) == ["identifier", "number", "number", "category", "date"]
 
 
 def test_encodings(capsys):

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from airnp.engines.threads import using
 from airnp.resemblance.factors import Factors, fit_factors
 from airnp.resemblance.gaussian import condition
 from airnp.resemblance.mixture import Mixture, Rows, first_mixture, fit_mixture
-from airnp.resemblance.neighbours import Neighbours
+from airnp.resemblance.neighbours import Forest, Neighbours
 from airnp.resemblance.rows import Blend, _blend_weights, _hold_out, fit_rows
 from airnp.resemblance.scores import ScoredMixture, TableScores, learn_scores
 
@@ -150,21 +151,33 @@ def test_held_out_entries_have_the_shape_of_the_gaps():
     observed = np.ones((200, 8), bool)
     observed[:60, 3:6] = False  # whole blocks
     observed[60:90, 7] = False
-    trials = list(_hold_out(observed, rng))
+    values = rng.standard_normal(observed.shape)
+    trials = list(_hold_out(values, observed, rng))
     assert len(trials) == 1
-    assert len(list(_hold_out(observed[:150], rng))) == 2  # few rows are judged twice
+    assert len(list(_hold_out(values[:150], observed[:150], rng))) == 2  # few rows are judged twice
     blocks = {tuple(row) for held in trials for row in held if row.any()}
     assert tuple(np.isin(np.arange(8), (3, 4, 5))) in blocks
     assert blocks <= {tuple(np.isin(np.arange(8), which)) for which in ((3, 4, 5), (7,))}
     for held in trials:
         assert not (held & ~observed).any()
-        assert 0.2 < held.any(axis=1).mean() < 0.35
+        assert 0.03 < held.mean() < 0.12
+
+
+def test_held_out_entries_depend_on_other_columns_as_the_gaps_do():
+    rng = np.random.default_rng(12)
+    values = rng.standard_normal((400, 6))
+    observed = np.ones(values.shape, bool)
+    observed[:, 2] = rng.random(400) > 1 / (1 + np.exp(1 - 3 * values[:, 0]))
+    observed[:, 4] = rng.random(400) > 0.2
+    (held,) = _hold_out(values, observed, rng)
+    usual = values[observed[:, 2], 0].mean()
+    assert values[held[:, 2], 0].mean() > usual + 0.4
 
 
 def test_rows_and_columns_keep_entries():
     observed = np.zeros((30, 4), bool)
     observed[np.arange(30), np.arange(30) % 4] = True
-    for held in _hold_out(observed, np.random.default_rng(8)):
+    for held in _hold_out(np.zeros((30, 4)), observed, np.random.default_rng(8)):
         assert (observed & ~held).any(axis=1).all()
         assert ((observed & ~held).sum(axis=0) >= 2).all()
 
@@ -192,7 +205,7 @@ def test_a_blend_is_not_worse_than_its_models_and_its_intervals_cover():
     assert abs(rmse(filled, truth, observed) / blend.errors["blend"] - 1) < 0.15
     for level in (0.5, 0.9):
         inside = np.abs(filled - truth) <= blend.reach(level, 8) * std
-        assert abs(inside[~observed].mean() - level) < 0.05
+        assert abs(inside[~observed].mean() - level) < 0.09
 
 
 def test_columns_with_few_held_out_entries_are_calibrated_like_all():
@@ -202,7 +215,7 @@ def test_columns_with_few_held_out_entries_are_calibrated_like_all():
     blend = Blend({}, {}, {}, columns, ratios)
     half = blend.inflation(4) * blend.reach(0.9, 4)  # in standard deviations that the models expect
     np.testing.assert_allclose(half[:2], [1.645, 3 * 1.645], rtol=0.12)
-    assert half[3] < half[2] < 2.5 * half[3]  # five entries, however far, are not trusted
+    assert half[3] < half[2] < 8 * half[3]  # five entries that miss by a hundred are trusted in part
     assert 1.645 < half[3] < 3 * 1.645  # none at all: the factor of all columns
 
 
@@ -257,3 +270,51 @@ def test_more_rows_than_are_looked_at(monkeypatch):
     truth, observed = gaussian_table(n=400)
     blend = fit_rows(np.where(observed, truth, 0), observed, rng=np.random.default_rng(8))
     assert rmse(blend.complete(truth, observed)[0], truth, observed) < 0.7
+
+
+# --- trees ---
+
+
+def test_trees_see_what_gaussians_do_not():
+    rng = np.random.default_rng(13)
+    values = rng.uniform(-1, 1, (500, 4))
+    values[:, 3] = np.where(values[:, 0] * values[:, 1] > 0, 1.0, -1.0)
+    observed = np.ones(values.shape, bool)
+    observed[rng.random(500) < 0.3, 3] = False
+    table = Rows(values, observed)
+    first = fit_mixture(table, first_mixture(table), ridge=0.01, prior=0)
+    forest = Forest.of(first, values, observed, np.array([3]), 20)
+    filled, variance = forest.complete(values, observed)
+    assert rmse(filled, values, observed) < 0.5 * rmse(first.complete(values, observed)[0], values, observed)
+    assert (variance[~observed] > 0).all()
+    assert not variance[observed].any()
+    np.testing.assert_array_equal(filled[observed], values[observed])
+    with using(2):
+        again = Forest.of(first, values, observed, np.array([3]), 20)
+    np.testing.assert_array_equal(again.complete(values, observed)[0], filled)
+    drawn = forest.draw(values, observed, rng)
+    np.testing.assert_array_equal(drawn[observed], values[observed])
+    blend = fit_rows(values, observed, rng=np.random.default_rng(1), families=("em", "trees"))
+    assert max(blend.weights, key=blend.weights.__getitem__).startswith("trees after ")
+    assert not any(name.startswith("trees") for name in blend.resampled(values, observed, rng).models)
+
+
+def test_leaves_are_means_of_rows():
+    rng = np.random.default_rng(14)
+    values = rng.standard_normal((60, 3))
+    observed = np.ones(values.shape, bool)
+    table = Rows(values, observed)
+    forest = Forest.of(first_mixture(table), values, observed, np.array([0, 2]), 3)
+    feature, threshold, child, mean, square = forest.nodes
+    for tree, target in enumerate([0, 0, 0, 2, 2, 2]):
+        leaves: dict[int, list[int]] = {}
+        for i, row in enumerate(values):
+            node = 0
+            while feature[tree, node] >= 0:
+                assert feature[tree, node] != target
+                node = child[tree, node] + int(row[feature[tree, node]] > threshold[tree, node])
+            leaves.setdefault(node, []).append(i)
+        for node, members in leaves.items():
+            assert len(members) >= 4
+            assert mean[tree, node] == pytest.approx(values[members, target].mean())
+            assert square[tree, node] == pytest.approx((values[members, target] ** 2).mean())

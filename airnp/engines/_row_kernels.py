@@ -1,4 +1,4 @@
-"""The loop over rows of a mixture of Gaussians, compiled by numba.
+"""The loops over rows of mixtures of Gaussians and of trees, compiled by numba.
 
 :mod:`airnp.resemblance.gaussian` derives the formulas, for one Gaussian; here z is a row less the mean of a
 component, 0 in the gaps m, and P the component's precision:
@@ -223,3 +223,123 @@ def components(values, order, gaps, means, precisions, filled, variance, chunks)
                         total += inverse[b, a] * pull[b]
                     filled[j, i, order[i, a]] = mean[order[i, a]] - total
                     variance[j, i, order[i, a]] = inverse[a, a]
+
+
+@_compiled
+def _random(state):
+    """Return the next state of a generator (xorshift64*), which is not 0, and a number in [0, 1)."""
+    state ^= state >> np.uint64(12)
+    state ^= state << np.uint64(25)
+    state ^= state >> np.uint64(27)
+    return state, float((state * np.uint64(2685821657736338717)) >> np.uint64(11)) * 2.0**-53
+
+
+@Kernel
+def grow(
+    inputs, observed, targets, trees, tried, least, seed, feature, threshold, child, mean, square, chunks
+):  # fmt: skip
+    """Grow ``trees`` extremely randomised trees for each column of ``targets``.
+
+    ``inputs`` (d, n) are the completed columns, ``observed`` (d, n) which entries a column is learned from. A
+    node tries one random threshold for each of ``tried`` random other columns and takes the one that explains
+    most; leaves have ``least`` rows or more. Nodes are (T, M): ``feature`` (−1 in leaves), ``threshold``, the
+    first of two adjacent ``child`` nodes, and the ``mean`` and mean ``square`` of the target.
+    """
+    d, n = inputs.shape
+    total = len(targets) * trees
+    for chunk in prange(chunks):
+        rows, spare = np.empty(n, np.int64), np.empty(n, np.int64)
+        ys, xs = np.empty(n), np.empty(n)
+        starts, ends = np.empty(feature.shape[1], np.int64), np.empty(feature.shape[1], np.int64)
+        for tree in range(chunk * total // chunks, (chunk + 1) * total // chunks):
+            target = targets[tree // trees]
+            y = inputs[target]
+            state = np.uint64(seed) + np.uint64(tree + 1) * np.uint64(11400714819323198485)
+            state |= np.uint64(1)
+            count = 0
+            for i in range(n):
+                if observed[target, i]:
+                    rows[count] = i
+                    count += 1
+            starts[0], ends[0] = 0, count
+            nodes, node = 1, 0
+            while node < nodes:
+                start, end = starts[node], ends[node]
+                m = end - start
+                first, second = 0.0, 0.0
+                for i in range(m):
+                    value = y[rows[start + i]]
+                    ys[i] = value
+                    first += value
+                    second += value * value
+                mean[tree, node] = first / m
+                square[tree, node] = second / m
+                feature[tree, node] = -1
+                best, best_cut, best_column = first * first / m * (1 + 1e-9) + 1e-12, 0.0, -1
+                if m >= 2 * least and nodes + 2 <= feature.shape[1]:
+                    for _ in range(tried):
+                        state, number = _random(state)
+                        column = int(number * (d - 1))
+                        if column >= target:
+                            column += 1
+                        x = inputs[column]
+                        low = high = x[rows[start]]
+                        for i in range(m):
+                            value = x[rows[start + i]]
+                            xs[i] = value
+                            low = value if value < low else low
+                            high = value if value > high else high
+                        if low == high:
+                            continue
+                        state, number = _random(state)
+                        cut = low + number * (high - low)
+                        below, left = 0, 0.0
+                        for i in range(m):
+                            inside = xs[i] <= cut
+                            below += inside
+                            left += ys[i] if inside else 0.0
+                        if below < least or m - below < least:
+                            continue
+                        gain = left * left / below + (first - left) * (first - left) / (m - below)
+                        if gain > best:
+                            best, best_cut, best_column = gain, cut, column
+                if best_column >= 0:
+                    x = inputs[best_column]
+                    i, j = start, 0
+                    for k in range(start, end):  # without branches that are hard to predict
+                        row = rows[k]
+                        inside = x[row] <= best_cut
+                        rows[i], spare[j] = row, row
+                        i += inside
+                        j += not inside
+                    rows[i:end] = spare[:j]
+                    feature[tree, node], threshold[tree, node], child[tree, node] = (
+                        best_column,
+                        best_cut,
+                        nodes,
+                    )
+                    starts[nodes], ends[nodes] = start, i
+                    starts[nodes + 1], ends[nodes + 1] = i, end
+                    nodes += 2
+                node += 1
+
+
+@Kernel
+def ask(inputs, entries, places, trees, feature, threshold, child, mean, square, filled, variance, chunks):
+    """Put mean and variance of what trees say about entries into ``filled`` and ``variance``, (k,) each.
+
+    ``entries`` (k, 2) are row and column in ``inputs`` (n, d), ``places`` (d,) the columns' first trees over
+    ``trees``. The variance is that within leaves and between trees.
+    """
+    for chunk in prange(chunks):
+        for k in range(chunk * len(entries) // chunks, (chunk + 1) * len(entries) // chunks):
+            row, first = inputs[entries[k, 0]], places[entries[k, 1]] * trees
+            total, squares = 0.0, 0.0
+            for tree in range(first, first + trees):
+                node = 0
+                while feature[tree, node] >= 0:
+                    node = child[tree, node] + (row[feature[tree, node]] > threshold[tree, node])
+                total += mean[tree, node]
+                squares += square[tree, node]
+            filled[k] = total / trees
+            variance[k] = max(squares / trees - filled[k] * filled[k], 0.0)
