@@ -8,10 +8,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
-import numpy as np
-
 from airnp._checks import checked_number, checked_whole
-from airnp.data.holdout import how_many, like_the_gaps
+from airnp.data.holdout import hold_out
 from airnp.results.intervals import check_enough, checked_level
 from airnp.training.monitors import EnergyChangeMonitor, HeldOutMonitor, Monitor
 from airnp.training.task import Bools, Task
@@ -63,10 +61,10 @@ class HeldOut(StopRule):
 
     Parameters
     ----------
-    fraction : float
+    fraction : float, optional
         Share of the observed entries to hold out: at random, or where missing entries of a dense matrix lie
         together in holes, under copies of these holes. At least 20 are, or a fifth if there are few, as far
-        as every row and column keeps an entry.
+        as every row and column keeps an entry. Default: 5 %, and 10 % in holes.
     patience : int
         Iterations without a gain before the fit ends, at least; see the notes.
     relative_patience : float
@@ -107,7 +105,7 @@ class HeldOut(StopRule):
 
     def __init__(
         self,
-        fraction: float = 0.05,
+        fraction: float | None = None,
         patience: int = 2000,
         relative_patience: float = 0.2,
         every: int = 100,
@@ -115,8 +113,8 @@ class HeldOut(StopRule):
         tolerance: float = 0.0,
         gain: float = 0.01,
     ) -> None:
-        self.fraction = checked_number("fraction", fraction)
-        if not 0 < self.fraction < 1:
+        self.fraction = None if fraction is None else checked_number("fraction", fraction)
+        if self.fraction is not None and not 0 < self.fraction < 1:
             raise ValueError(f"fraction: expected a number between 0 and 1, got {fraction!r}")
         self.patience = checked_whole("patience", patience)
         self.relative_patience = checked_number("relative_patience", relative_patience)
@@ -163,6 +161,7 @@ def check_interval_level(level: float, observed: Bools, rule: StopRule, seed: in
 
     Examples
     --------
+    >>> import numpy as np
     >>> observed = np.random.default_rng(0).random((20, 10)) < 0.8
     >>> check_interval_level(0.9, observed, HeldOut(), seed=0)
     >>> check_interval_level(0.99, observed, HeldOut(), seed=0)
@@ -173,6 +172,4 @@ def check_interval_level(level: float, observed: Bools, rule: StopRule, seed: in
     level = checked_level(level)
     if not isinstance(rule, HeldOut):
         raise ValueError("interval: a fit that holds out no entries has none to calibrate on")
-    wanted = how_many(int(observed.sum()), rule.fraction)
-    held_out = like_the_gaps(observed, wanted, np.random.default_rng([seed, 1]))
-    check_enough(level, int(held_out.sum()))
+    check_enough(level, int(hold_out(observed, rule.fraction, seed).sum()))
