@@ -53,6 +53,8 @@ class Monitor:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take over what another monitor of the same fit returned as its :meth:`state`."""
+        if set(state) != set(self.remembered or ()):
+            raise ValueError("stop: the run was saved by another version of airnp; start it again")
         for name in self.remembered or ():
             setattr(self, name, state[name])
 

@@ -350,6 +350,15 @@ def test_easy_held_out_entries_do_not_end_a_fit_at_its_beginning():
     assert (last, chosen) == (3000, 1000), "the case must tell the two apart"
 
 
+def test_what_another_version_remembered_is_refused():
+    monitor = HeldOutMonitor(HeldOut(), Curve(np.ones(1), np.ones(1)))
+    state = monitor.state()
+    monitor.restore(state)
+    del state["_lowest"]
+    with pytest.raises(ValueError, match="saved by another version of airnp"):
+        monitor.restore(state)
+
+
 def test_an_error_on_its_way_down_is_waited_for():
     falls = ((100, 0.2), (5000, 0.05), (6500, 0.06), (13_000, 0.051))
     assert stopped(bend(*falls, (20_000, 0.03), (24_000, 0.04)))[1] == 20_000
@@ -367,6 +376,15 @@ def test_a_fit_that_hardly_gains_ends():
     # Of a level that no fit gets below, such as noise, a small part is all there is to gain.
     noisy = 1 + bend((100, 0.02), (9000, 0.0), (15_000, 0.01))
     assert stopped(noisy)[1] == 9000
+
+
+def test_more_is_held_out_where_gaps_are_holes():
+    mask = np.ones((60, 50), dtype=bool)
+    mask[20:30, 20:29] = False
+    assert 250 <= held_out(mask, HeldOut()).sum() <= 400
+    assert 120 <= held_out(mask, HeldOut(0.05)).sum() <= 200
+    scattered = airnp.masks.random(mask.shape, 0.1, seed=0)
+    assert held_out(scattered, HeldOut()).sum() == round(0.05 * scattered.sum())
 
 
 @pytest.mark.parametrize("max_iter", [1, 9, 25])
