@@ -17,7 +17,7 @@ AIR, NEVER_STOPPED = "air", "air_full"
 RECORD_EVERY = 100
 """Iterations between two points of a trajectory."""
 
-REGRET_GOAL = {"median": 0.02, "worst": 0.10}
+REGRET_GOAL = {"median": 0.01, "worst": 0.08}
 NOTHING = "–"
 
 

@@ -98,7 +98,7 @@ def test_same_seed_gives_the_same_bits(dtype, stop):
     [
         (None, None),
         (HeldOut(patience=30, every=20), []),
-        (HeldOut(patience=30, every=20), None),
+        (HeldOut(patience=30, relative_patience=0.1, every=20), None),
         (EnergyChange(0.05), None),
     ],
     ids=["none", "held-out-dmf", "held-out-air", "energy"],

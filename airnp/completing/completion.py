@@ -413,8 +413,8 @@ def complete(
         are standardised. Binary: entries have two values. Ratings: a sparse matrix. Default: what it looks
         like; see Notes.
     metric : {"mae", "rmse", "auc"}, optional
-        What best means: a low absolute or squared error, or for binary data a good order. Default: ``"rmse"``
-        for tables, else ``"mae"``.
+        What best means: a low absolute or squared error, or for binary data a good order (the area under the
+        ROC curve). Default: ``"rmse"`` for tables, else ``"mae"``.
     bounds : optional
         What filled entries may be, as in :func:`airnp.fit`.
     time_limit : float, optional
@@ -451,7 +451,9 @@ def complete(
     array is a picture is decided by held-out entries: see :mod:`airnp.completing.tournament`.
 
     With ``metric="mae"``, a gap in binary data is filled with the more likely of the two values, because that
-    has the least absolute error. ``metric="rmse"`` fills in a number between them.
+    has the least absolute error; where ones are rare, that is 0 almost everywhere. ``metric="rmse"`` fills in
+    a number between them, and ``metric="auc"`` chooses what orders gaps best; compare such answers by
+    :func:`airnp.metrics.rmse` and :func:`airnp.metrics.average_precision`.
 
     ``expected`` is honest about the choice: the held-out entries are divided into five parts, the choice is
     made by four of them, and the error is taken from the fifth, for each in turn. It says nothing about

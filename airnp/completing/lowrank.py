@@ -27,7 +27,7 @@ import numpy.typing as npt
 from airnp._arrays import from_numpy, on_device, to_numpy
 from airnp._checks import checked_seed, checked_whole
 from airnp.baselines.spectral import climbing_ranks
-from airnp.data.holdout import how_many, like_the_gaps
+from airnp.data.holdout import hold_out, like_the_gaps
 from airnp.data.prepared import prepare
 from airnp.engines.threads import using
 from airnp.results.calibration import calibration
@@ -120,8 +120,7 @@ def fit_low_rank(
     found = {}
     for place in np.ndindex(batch):
         observed = counted[place] > 0
-        wanted = how_many(int(observed.sum()), fraction)
-        held_out = like_the_gaps(observed, wanted, np.random.default_rng([seed, 1]))
+        held_out = hold_out(observed, fraction, seed)
         found[place] = find_low_rank(values[place], counted[place], held_out, highest)
 
     ranks = sorted({left.shape[1] for left, _ in found.values()})

@@ -19,6 +19,9 @@ _CLUSTERED = 0.25
 _TRIES = 300
 """Attempts to place a copy of a hole."""
 
+_SHARE, _SHARE_IN_HOLES = 0.05, 0.1
+"""Share of the observed entries to hold out: scattered, and in copies of holes."""
+
 _FEWEST = 20
 """Hold out at least this many entries, or a fifth if there are few."""
 
@@ -32,6 +35,26 @@ def how_many(total: int, fraction: float) -> int:
     (50, 20, 10)
     """
     return min(max(round(fraction * total), min(_FEWEST, total // 5)), total - 1)
+
+
+def hold_out(observed: Bools, fraction: float | None, seed: int) -> Bools:
+    """Choose the observed entries that a fit does not see; without a fraction, the default share of them.
+
+    Holes are few, and what a copy of one tells about the others is little: twice the share is held out.
+
+    Examples
+    --------
+    >>> observed = np.ones((40, 50), dtype=bool)
+    >>> observed[10:14, 20:25] = False
+    >>> int(hold_out(observed, None, seed=0).sum()), int(hold_out(observed, 0.05, seed=0).sum())
+    (208, 100)
+    >>> int(hold_out(np.ones((40, 50), dtype=bool), None, seed=0).sum())
+    100
+    """
+    if fraction is None:
+        fraction = _SHARE_IN_HOLES if have_holes(observed) else _SHARE
+    wanted = how_many(int(observed.sum()), fraction)
+    return like_the_gaps(observed, wanted, np.random.default_rng([seed, 1]))
 
 
 def like_the_gaps(observed: Bools, wanted: int, rng: np.random.Generator) -> Bools:
@@ -117,8 +140,10 @@ def _lines(observed: Bools) -> int:
     return int(observed.any(axis=0).sum() + observed.any(axis=1).sum())
 
 
-def random_entries(entries: Entries, fraction: float, seed: int) -> Bools:
+def random_entries(entries: Entries, fraction: float | None, seed: int) -> Bools:
     """Return which entries of a sparse matrix to hold out: at random, as far as every line keeps one.
+
+    Without a fraction, the default share of them.
 
     Examples
     --------
@@ -128,7 +153,7 @@ def random_entries(entries: Entries, fraction: float, seed: int) -> Bools:
     60
     """
     total = entries.nnz
-    wanted = how_many(total, fraction)
+    wanted = how_many(total, _SHARE if fraction is None else fraction)
     order = np.random.default_rng([seed, 1]).permutation(total)
     free = np.ones(total, bool)
     for line in (entries.pattern.line_of_each()[order], entries.pattern.indices[order]):

@@ -144,7 +144,9 @@ def fit_ratings(
         mask_factor="both",
         init=Gaussian(0.0, _SCALE),
         optimizer=Adam(_RATE, second_moment="matrix", schedule=ExponentialDecay(0.5, _HALVED_EVERY)),
-        stop=HeldOut(_held_out_share(R.nnz), patience=60, relative_patience=0.0, every=5, tolerance=1e-3),
+        stop=HeldOut(
+            _held_out_share(R.nnz), patience=60, relative_patience=0.0, every=5, tolerance=1e-3, gain=0.0
+        ),
         max_iter=max_iter,
         bounds=bounds,
         seed=seed,

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from airnp._arrays import Array, dtype_name, from_numpy, to_numpy
-from airnp.data.holdout import how_many, like_the_gaps
+from airnp.data.holdout import hold_out
 from airnp.data.inputs import Labels, Observations
 from airnp.data.linearmaps import Transform, measurement_operator
 from airnp.data.normalization import Normalization
@@ -63,20 +63,13 @@ class DenseTask:
         """Mask of the observed entries; None after an operator."""
         return None if self.data.original is None else to_numpy(self.data.observations.mask)
 
-    def judge(self, fraction: float, seed: int) -> DenseJudge:
+    def judge(self, fraction: float | None, seed: int) -> DenseJudge:
         """Hold out entries at random, or under copies of the holes, each problem by itself."""
         observed, operator = to_numpy(self.data.observations.mask), self.data.operator
         problems = (
             observed.reshape(-1, *observed.shape[-2:]) if operator is None else observed.reshape(1, 1, -1)
         )
-        held = np.stack(
-            [
-                like_the_gaps(
-                    problem, how_many(int(problem.sum()), fraction), np.random.default_rng([seed, 1])
-                )
-                for problem in problems
-            ]
-        )
+        held = np.stack([hold_out(problem, fraction, seed) for problem in problems])
         return DenseJudge(self.data.observations, operator, held.reshape(observed.shape))
 
     def objective(self, held_out: Bools | None) -> Objective:

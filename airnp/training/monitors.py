@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from airnp.training.recorder import FitState
-from airnp.training.task import Bools, Choice, Judge, Refit, choose, merge
+from airnp.training.task import Bools, Choice, Judge, Refit, Values, choose, merge
 
 if TYPE_CHECKING:
     from airnp.training.stopping import HeldOut
@@ -53,6 +53,8 @@ class Monitor:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take over what another monitor of the same fit returned as its :meth:`state`."""
+        if set(state) != set(self.remembered or ()):
+            raise ValueError("stop: the run was saved by another version of airnp; start it again")
         for name in self.remembered or ():
             setattr(self, name, state[name])
 
@@ -113,7 +115,8 @@ class HeldOutMonitor(Monitor):
     """
 
     remembered = (
-        *("_best", "_best_error", "_best_fidelity", "_best_fit"),
+        *("_best", "_best_error", "_best_fidelity", "_best_fit", "_lowest"),
+        *("_highest", "_gained", "_crest", "_trough"),
         *("_peak_energy", "_waited", "_looked", "_fidelity", "_ended"),
     )
 
@@ -123,6 +126,11 @@ class HeldOutMonitor(Monitor):
         self.wants_follow_up = rule.refit and bool(judge.held_out.any())
         self._rule, self._judge = rule, judge
         batch = judge.batch
+        self._lowest = np.full(batch, np.inf)
+        self._highest = np.zeros(batch)
+        self._gained = np.full(batch, np.inf)
+        self._crest = np.zeros(batch)
+        self._trough = np.zeros(batch)
         self._best_error = np.full(batch, np.inf)
         self._best_fidelity = np.full(batch, np.inf)
         self._best_fit = np.zeros(batch)
@@ -140,35 +148,60 @@ class HeldOutMonitor(Monitor):
         energy = sum((np.asarray(state.energies[name]) for name in state.learned), start=np.zeros(()))
         self._peak_energy = np.maximum(self._peak_energy, energy)
         settled = energy <= 0.5 * self._peak_energy
-        counted = self._counted(state)
-        self._waited = np.where(self._improves(state), 0, self._waited + counted)
+        watched, fit = self._judge.errors(state)
+        # Entries that a fit does not see are not predicted better than those it sees, but by chance.
+        error = np.fmax(watched, fit)
+        counted = self._counted(state, self._returns(error))
+        self._keep_best(state, error, watched, fit)
+        self._waited = np.where(self._gains(error), 0, self._waited + counted)
         patience = max(self._rule.patience, self._rule.relative_patience * state.iteration)
         self._ended = self._ended | ((self._waited >= patience) & settled)
         return "held-out error stopped falling" if self._ended.all() else None
 
-    def _counted(self, state: FitState) -> npt.NDArray[np.float64]:
+    def _returns(self, error: Values) -> Bools:
+        """Return where an error that rose after the last gain is on its way down again.
+
+        That is, where it is the lowest since it was the highest. Mere noise seldom is.
+        """
+        rises = error > self._crest
+        returns = ~rises & (error < self._trough) & (error > self._lowest)
+        self._trough = np.where(rises, error, np.fmin(self._trough, error))
+        self._crest = np.where(rises, error, self._crest)
+        return returns
+
+    def _counted(self, state: FitState, returns: Bools) -> Values:
         """Return how many iterations since the last look count against the patience.
 
-        All of them while the fidelity goes on falling, a third where it stands still.
+        None where the error returns, a third where the fidelity stands still, else all of them.
         """
         passed, before = state.iteration - self._looked, self._fidelity
-        falling = np.asarray(state.fidelity) < before * (1 - _STANDSTILL * passed)
+        moves = np.asarray(state.fidelity) < before * (1 - _STANDSTILL * passed)
         self._looked, self._fidelity = state.iteration, np.asarray(state.fidelity)
-        return np.where(falling, passed, passed / 3)
+        return np.where(returns, 0, np.where(moves, passed, passed / 3))
 
-    def _improves(self, state: FitState) -> Bools:
-        """Keep every problem whose error is the lowest so far, or almost; return where it is the lowest."""
-        error, fit = self._judge.errors(state)
-        better = (error < self._best_error) & ~self._ended
+    def _gains(self, error: Values) -> Bools:
+        """Return where the error is clearly lower than at the last gain."""
+        self._highest = np.fmax(self._highest, error)
+        least = self._rule.gain * np.minimum(error, self._highest - error)
+        gains = (error < self._gained - least) & ~self._ended
+        self._gained = np.where(gains, error, self._gained)
+        self._crest = np.where(gains, error, self._crest)
+        self._trough = np.where(gains, error, self._trough)
+        return gains
+
+    def _keep_best(self, state: FitState, error: Values, watched: Values, fit: Values) -> None:
+        """Keep every problem whose error is the lowest so far, or almost."""
         tolerance = self._rule.tolerance
-        almost = (error <= self._best_error * (1 + tolerance)) & ~self._ended if tolerance > 0 else better
+        almost = (error < self._lowest) & ~self._ended
+        if tolerance > 0:
+            almost |= (error <= self._lowest * (1 + tolerance)) & ~self._ended
         if almost.any():
             # One assignment holds parameters and iterations: an interrupt cannot part them.
             self._best = merge(almost, state, self._best)
             self._best_fit = np.where(almost, fit, self._best_fit)
             self._best_fidelity = np.where(almost, np.asarray(state.fidelity), self._best_fidelity)
-            self._best_error = np.where(better, error, self._best_error)
-        return better
+            self._best_error = np.where(almost, watched, self._best_error)
+            self._lowest = np.where(almost, np.fmin(error, self._lowest), self._lowest)
 
     def choice(self, last: Choice) -> Choice:
         """Return the best iterates."""

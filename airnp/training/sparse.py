@@ -73,7 +73,7 @@ class SparseTask:
         """Type of the fit."""
         return self.entries.values.dtype.name
 
-    def judge(self, fraction: float, seed: int) -> SparseJudge:
+    def judge(self, fraction: float | None, seed: int) -> SparseJudge:
         """Hold out entries at random."""
         return SparseJudge(self.entries, random_entries(self.entries, fraction, seed))
 

@@ -8,10 +8,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
-import numpy as np
-
 from airnp._checks import checked_number, checked_whole
-from airnp.data.holdout import how_many, like_the_gaps
+from airnp.data.holdout import hold_out
 from airnp.results.intervals import check_enough, checked_level
 from airnp.training.monitors import EnergyChangeMonitor, HeldOutMonitor, Monitor
 from airnp.training.task import Bools, Task
@@ -63,12 +61,12 @@ class HeldOut(StopRule):
 
     Parameters
     ----------
-    fraction : float
+    fraction : float, optional
         Share of the observed entries to hold out: at random, or where missing entries of a dense matrix lie
         together in holes, under copies of these holes. At least 20 are, or a fifth if there are few, as far
-        as every row and column keeps an entry.
+        as every row and column keeps an entry. Default: 5 %, and 10 % in holes.
     patience : int
-        Iterations without improvement before the fit ends, at least; see the notes.
+        Iterations without a gain before the fit ends, at least; see the notes.
     relative_patience : float
         The same, as a share of the iterations made so far.
     every : int
@@ -81,12 +79,20 @@ class HeldOut(StopRule):
     tolerance : float
         Share of the lowest error that counts as no difference: of iterates that are almost as good as the
         best one, the last is returned. For a learning rate that falls, whose error ends on a plateau.
+    gain : float
+        By how much the error has to fall since the last gain to be worth waiting for, as a share of itself,
+        or of how far it has fallen from its highest if that is less. The best iterate is returned even if it
+        was not worth waiting for; 0 waits for every improvement.
 
     Notes
     -----
+    Few held-out entries, such as two or three copies of a hole, may happen to be easy: the beginning of a
+    fit, which is little more than a mean, predicts them better than the entries that it fits. The error of
+    an iterate is therefore that on held-out entries or on fitted ones, whichever is larger.
+
     A learned graph first smooths, and only later lets detail through; in between the held-out error may
-    rise for a while. Patience therefore starts to count only when the energies of learned graphs have
-    fallen below half their peak.
+    rise for a while. A fit therefore ends only when the energies of learned graphs have fallen below half
+    their peak, and iterations in which an error that has risen is on its way down again do not count.
 
     A product of factors finds one component after the other, and between two of them nothing moves for
     thousands of iterations. Over-fitting looks different: the fidelity goes on falling. Iterations that
@@ -99,27 +105,29 @@ class HeldOut(StopRule):
 
     def __init__(
         self,
-        fraction: float = 0.05,
+        fraction: float | None = None,
         patience: int = 2000,
         relative_patience: float = 0.2,
         every: int = 100,
         refit: bool = True,
         tolerance: float = 0.0,
+        gain: float = 0.01,
     ) -> None:
-        self.fraction = checked_number("fraction", fraction)
-        if not 0 < self.fraction < 1:
+        self.fraction = None if fraction is None else checked_number("fraction", fraction)
+        if self.fraction is not None and not 0 < self.fraction < 1:
             raise ValueError(f"fraction: expected a number between 0 and 1, got {fraction!r}")
         self.patience = checked_whole("patience", patience)
         self.relative_patience = checked_number("relative_patience", relative_patience)
         self.tolerance = checked_number("tolerance", tolerance)
-        for name in ("relative_patience", "tolerance"):
+        self.gain = checked_number("gain", gain)
+        for name in ("relative_patience", "tolerance", "gain"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name}: expected at least 0, got {getattr(self, name)!r}")
         self.every = checked_whole("every", every)
         self.refit = bool(refit)
 
     def __repr__(self) -> str:
-        names = ("fraction", "patience", "relative_patience", "every", "refit", "tolerance")
+        names = ("fraction", "patience", "relative_patience", "every", "refit", "tolerance", "gain")
         return f"HeldOut({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
 
     def begin(self, task: Task, seed: int) -> Monitor:
@@ -153,6 +161,7 @@ def check_interval_level(level: float, observed: Bools, rule: StopRule, seed: in
 
     Examples
     --------
+    >>> import numpy as np
     >>> observed = np.random.default_rng(0).random((20, 10)) < 0.8
     >>> check_interval_level(0.9, observed, HeldOut(), seed=0)
     >>> check_interval_level(0.99, observed, HeldOut(), seed=0)
@@ -163,6 +172,4 @@ def check_interval_level(level: float, observed: Bools, rule: StopRule, seed: in
     level = checked_level(level)
     if not isinstance(rule, HeldOut):
         raise ValueError("interval: a fit that holds out no entries has none to calibrate on")
-    wanted = how_many(int(observed.sum()), rule.fraction)
-    held_out = like_the_gaps(observed, wanted, np.random.default_rng([seed, 1]))
-    check_enough(level, int(held_out.sum()))
+    check_enough(level, int(hold_out(observed, rule.fraction, seed).sum()))

@@ -158,7 +158,7 @@ class Task(Protocol):
     def observed(self) -> Bools | None:
         """Mask of the observed entries, in the shape of the matrix; None where there is no such mask."""
 
-    def judge(self, fraction: float, seed: int) -> Judge:
+    def judge(self, fraction: float | None, seed: int) -> Judge:
         """Hold out a share of the observed entries, in the shape of the gaps."""
 
     def objective(self, held_out: Bools | None) -> Trainable:

@@ -337,7 +337,7 @@ def test_regret_is_against_the_lowest_of_both_trajectories(nmae, never_stopped, 
 def test_regret_is_summarized_over_runs(whole, tmp_path):
     """The lowest of the two trajectories is 0.13; 0.14 and 0.1414 are returned."""
     text, own_only = table(whole, "table1.md"), "For 2 of them there is no run without a stop"
-    assert "median 8.2 % (goal: at most 2.0 %), worst 8.8 % (goal: at most 10.0 %)" in text
+    assert "median 8.2 % (goal: at most 1.0 %), worst 8.8 % (goal: at most 8.0 %)" in text
     assert own_only not in text
     run_drawn(experiment(air=Method("AIR", fit, column="air", is_fit=True)), tmp_path / "alone")
     assert own_only in table(tmp_path / "alone", "table1.md")

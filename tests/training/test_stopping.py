@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -113,7 +114,12 @@ def test_a_handful_of_entries_is_enough_to_fit(entries):
     mask.flat[np.random.default_rng(entries).permutation(30)[:entries]] = True
     Y = np.arange(30.0).reshape(6, 5)
     result = airnp.fit(
-        Y, mask, regularizers=[], max_iter=3000, stop=HeldOut(patience=100, refit=False), **FAST
+        Y,
+        mask,
+        regularizers=[],
+        max_iter=3000,
+        stop=HeldOut(patience=100, relative_patience=0.0, refit=False),
+        **FAST,
     )
     assert np.isfinite(result.X).all()
     if entries < 5:  # nothing to spare: what is fitted is watched, until it is fitted
@@ -189,7 +195,8 @@ Error = Callable[[np.ndarray], float]
 
 def dense_error(rule: HeldOut) -> Error:
     hidden = held_out(MASK, rule, seed=9)
-    return lambda matrix: np.abs(matrix - TRUTH)[hidden].mean()
+    parts = hidden, MASK & ~hidden
+    return lambda matrix: max(np.abs(matrix - TRUTH)[part].mean() for part in parts)
 
 
 def sparse_error(rule: HeldOut) -> Error:
@@ -200,17 +207,23 @@ def sparse_error(rule: HeldOut) -> Error:
 
 def replay(states: dict[int, Any], error_of: Error, rule: HeldOut, learned: list[str]) -> tuple[int, int]:
     """Return the last and the best iteration, as the rule's documentation has it, from every iteration."""
-    best, best_error, peak, last = 0, np.inf, 0.0, max(states)
+    best, lowest, peak, last = 0, np.inf, 0.0, max(states)
     waited, before, fitted = 0.0, 0, np.inf
+    highest, gained, since = 0.0, np.inf, []
     for iteration, (matrix, energies, fidelity) in states.items():
         if iteration % rule.every and iteration != last:
             continue
         passed, error = iteration - before, error_of(matrix)
-        waited += passed if fidelity < fitted * (1 - 1e-5 * passed) else passed / 3
-        if error <= best_error * (1 + rule.tolerance):
+        # The errors after the last gain, from the highest of them on.
+        since = [error] if error > max(since, default=0.0) else since
+        if not lowest < error < min(since):
+            waited += passed if fidelity < fitted * (1 - 1e-5 * passed) else passed / 3
+        since.append(error)
+        if error <= lowest * (1 + rule.tolerance):
             best = iteration
-        if error < best_error:
-            best_error, waited = error, 0.0
+        lowest, highest = min(lowest, error), max(highest, error)
+        if error < gained - rule.gain * min(error, highest - error):
+            gained, waited, since = error, 0.0, [error]
         energy = sum(float(energies[name]) for name in learned)
         peak = max(peak, energy)
         if waited >= max(rule.patience, rule.relative_patience * iteration) and energy <= peak / 2:
@@ -255,7 +268,7 @@ def test_it_ends_when_patience_does_and_returns_the_best(name, rule):
     last, best = replay(states, error_of, rule, learned)
     assert (result.n_iter, result.best_iter) == (last, best)
     assert result.stop_reason == "held-out error stopped falling"
-    assert best < last < 900
+    assert best <= last < 900
     np.testing.assert_allclose(result.X, states[best][0], rtol=0, atol=0 if form is DENSE else 1e-12)
 
 
@@ -288,6 +301,90 @@ def test_a_fit_that_has_converged_ends_in_the_end():
     assert result.stop_reason == "held-out error stopped falling"
     assert 200 <= result.n_iter - result.best_iter <= 650
     np.testing.assert_allclose(result.X, Y, rtol=1e-3, atol=1e-2)
+
+
+class Curve:
+    """A judge that has seen everything already: errors on held-out and on fitted entries, look by look."""
+
+    held_out = np.ones((2, 2), dtype=bool)
+    batch = ()
+
+    def __init__(self, watched: np.ndarray, fitted: np.ndarray) -> None:
+        self.watched, self.fitted = watched, fitted
+
+    def errors(self, state: Any) -> tuple[np.ndarray, np.ndarray]:
+        place = state.iteration // 100 - 1
+        return np.asarray(self.watched[place]), np.asarray(self.fitted[place])
+
+
+def stopped(watched: np.ndarray, fitted: Any = 0.0, **options: Any) -> tuple[int, int]:
+    """Return where a rule ends these errors, of looks at 100, 200, …, and which iterate it chooses."""
+    fitted = np.broadcast_to(fitted, len(watched))
+    monitor = HeldOutMonitor(HeldOut(**options), Curve(watched, fitted))
+    for look, _ in enumerate(watched, start=1):
+        state = SimpleNamespace(
+            iteration=100 * look,
+            fidelity=0.5**look,
+            energies={"energy_rows": 1.0 / look},
+            learned=("energy_rows",),
+            params=[np.zeros((2, 2))],
+            structure=None,
+        )
+        if monitor.check(state) is not None:
+            break
+    return 100 * look, int(monitor.choice(Choice([], np.array(0))).iteration)
+
+
+def bend(*corners: tuple[int, float]) -> np.ndarray:
+    """Return the errors of looks at 100, 200, …, straight between corners (iteration, error)."""
+    iterations, errors = zip(*corners, strict=True)
+    return np.interp(np.arange(100, iterations[-1] + 1, 100), iterations, errors)
+
+
+def test_easy_held_out_entries_do_not_end_a_fit_at_its_beginning():
+    """A mean predicts two bright holes better than the rest of a picture, which is not fitted yet."""
+    watched = bend((100, 0.07), (1000, 0.061), (4000, 0.088), (10_000, 0.07), (14_000, 0.08))
+    fitted = bend((100, 0.17), (2500, 0.088), (6000, 0.03), (14_000, 0.0))
+    assert stopped(watched, fitted)[1] == 10_000
+    last, chosen = stopped(watched)
+    assert (last, chosen) == (3000, 1000), "the case must tell the two apart"
+
+
+def test_what_another_version_remembered_is_refused():
+    monitor = HeldOutMonitor(HeldOut(), Curve(np.ones(1), np.ones(1)))
+    state = monitor.state()
+    monitor.restore(state)
+    del state["_lowest"]
+    with pytest.raises(ValueError, match="saved by another version of airnp"):
+        monitor.restore(state)
+
+
+def test_an_error_on_its_way_down_is_waited_for():
+    falls = ((100, 0.2), (5000, 0.05), (6500, 0.06), (13_000, 0.051))
+    assert stopped(bend(*falls, (20_000, 0.03), (24_000, 0.04)))[1] == 20_000
+    noise = 0.002 * np.random.default_rng(0).random(130)
+    last, chosen = stopped(bend((100, 0.2), (5000, 0.05), (6500, 0.055), (13_000, 0.055)) + noise)
+    assert (last < 8500, chosen < 5500) == (True, True), "noise is no way down"
+
+
+def test_a_fit_that_hardly_gains_ends():
+    slow = bend((100, 0.2), (5000, 0.05), (30_000, 0.0498))
+    last, chosen = stopped(slow)
+    assert 7000 <= last <= 9000
+    assert chosen == last, "the best iterate is returned, whether worth waiting for or not"
+    assert stopped(slow, gain=0.0) == (30_000, 30_000)
+    # Of a level that no fit gets below, such as noise, a small part is all there is to gain.
+    noisy = 1 + bend((100, 0.02), (9000, 0.0), (15_000, 0.01))
+    assert stopped(noisy)[1] == 9000
+
+
+def test_more_is_held_out_where_gaps_are_holes():
+    mask = np.ones((60, 50), dtype=bool)
+    mask[20:30, 20:29] = False
+    assert 250 <= held_out(mask, HeldOut()).sum() <= 400
+    assert 120 <= held_out(mask, HeldOut(0.05)).sum() <= 200
+    scattered = airnp.masks.random(mask.shape, 0.1, seed=0)
+    assert held_out(scattered, HeldOut()).sum() == round(0.05 * scattered.sum())
 
 
 @pytest.mark.parametrize("max_iter", [1, 9, 25])
@@ -420,6 +517,8 @@ def test_energy_change_is_a_rule_of_both_forms():
         ({"relative_patience": float("nan")}, ValueError, "relative_patience: expected a finite"),
         ({"tolerance": -0.1}, ValueError, "tolerance: expected at least 0, got -0.1"),
         ({"tolerance": "a"}, TypeError, "tolerance: expected a number, got 'a'"),
+        ({"gain": -0.1}, ValueError, "gain: expected at least 0, got -0.1"),
+        ({"gain": float("inf")}, ValueError, "gain: expected a finite number"),
     ],
 )
 def test_bad_arguments_of_held_out(arguments, error, message):
@@ -443,7 +542,9 @@ def test_bad_arguments_of_energy_change(delta, error, message):
 
 
 def test_rules_tell_what_they_are():
-    expected = "fraction=0.1, patience=300, relative_patience=0.5, every=20, refit=True, tolerance=0.0"
+    expected = (
+        "fraction=0.1, patience=300, relative_patience=0.5, every=20, refit=True, tolerance=0.0, gain=0.01"
+    )
     assert repr(HeldOut(0.1, 300, 0.5, 20)) == f"HeldOut({expected})"
     assert repr(EnergyChange(0.5)) == "EnergyChange(0.5)"
 
