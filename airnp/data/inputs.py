@@ -165,10 +165,16 @@ def read(
             entry_weights = entry_weights * given
             observed = entry_weights > 0
         _check_observed(data, observed, source, matrices)
+        if weights is not None:
+            largest = to_numpy(source.max(entry_weights, axis=(-2, -1) if matrices else None))
+            check_largest_weights(largest)
+            # What is observed stays so in the type of the fit, which may be narrower.
+            least = source.full_like(entry_weights, float(np.finfo(dtype).tiny))
+            entry_weights = source.where(observed, source.maximum(entry_weights, least), entry_weights)
         if matrices:
             _warn_of_empty_lines(data, observed, mask is not None, source)
         values = source.where(observed, data, source.zeros_like(data))
-        _check_size(values, dtype, source)
+        check_size("Y", float(source.max(source.abs(values))), dtype)
         # Labels of measurements say nothing about the rows and columns of X.
         labels = labels if matrices else None
         return Observations(values, observed, entry_weights, target, device, dtype, labels)
@@ -345,6 +351,21 @@ def _checked_weights(weights: Array, data: Array, xp: Namespace) -> Array:
     return cast(weights, xp, dtype_name(data.dtype))
 
 
+_LARGEST_WEIGHT = (1e-4, 1e12)
+"""Between what the largest weight must be. Below, the regularisers are all that is fitted."""
+
+
+def check_largest_weights(largest: npt.NDArray[Any]) -> None:
+    """Raise ValueError unless the largest weight of each matrix lets the data count beside regularisers."""
+    low, high = _LARGEST_WEIGHT
+    odd = largest[(largest < low) | (largest > high)]
+    if odd.size:
+        raise ValueError(
+            f"weights: expected the largest of a matrix to be from {low:g} to {high:g}, got {odd.flat[0]:g}; "
+            "divide them by their mean"
+        )
+
+
 def _check_observed(data: Array, observed: Array, xp: Namespace, matrices: bool) -> None:
     """Raise if observed entries are not finite, or if a matrix has none."""
     bad = observed & ~xp.isfinite(data)
@@ -384,12 +405,12 @@ def _callers_level() -> int:
     return level
 
 
-def _check_size(values: Array, dtype: str, xp: Namespace) -> None:
-    """Raise if the fit's type cannot hold the data, whose own type is more precise."""
+def check_size(name: str, largest: float, dtype: str) -> None:
+    """Raise if a fit's type cannot hold data whose own type is more precise, the largest of it at least."""
     limits = np.finfo(dtype)
     low, high = float(limits.tiny), float(limits.max)
-    largest = float(xp.max(xp.abs(values)))
     if largest > high or 0 < largest < low:
         raise ValueError(
-            f"dtype: {dtype} holds numbers of size {low:.1e} to {high:.1e}, the largest of Y is {largest:.1e}"
+            f"dtype: {dtype} holds numbers of size {low:.1e} to {high:.1e}, the largest of {name} is "
+            f"{largest:.1e}"
         )
