@@ -143,7 +143,7 @@ def fit(
     Returns
     -------
     FitResult
-        After ``KeyboardInterrupt``, the result so far.
+        After ``KeyboardInterrupt``, the result so far; before the first iteration, it is raised.
 
     Raises
     ------
@@ -269,7 +269,8 @@ def fit_sparse(
     Returns
     -------
     SparseFitResult
-        ``predict(rows, columns)`` gives entries. After ``KeyboardInterrupt``, the result so far.
+        ``predict(rows, columns)`` gives entries. After ``KeyboardInterrupt``, the result so far, as
+        :func:`airnp.fit` does.
 
     Examples
     --------

@@ -475,6 +475,15 @@ def test_ctrl_c_writes_the_result_so_far(json_wanted):
         assert "wrote the result so far to b.npy" in out
 
 
+def test_ctrl_c_before_the_first_iteration_writes_nothing(ratings, capsys, monkeypatch):
+    from airnp.training.steps import Steps
+
+    fail_with(monkeypatch, KeyboardInterrupt(), Steps, "attempt")
+    for line in (f"ratings.csv -o out.csv {QUICK}", f"ratings.csv -o out.csv --method air {QUICK}"):
+        assert mistake(capsys, f"complete {line}", code=130) == "interrupted"
+        assert not Path("out.csv").exists()
+
+
 # --- airnp graph ---
 
 
