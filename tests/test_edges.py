@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 
@@ -263,6 +264,36 @@ def test_integers_that_no_float_holds_are_refused() -> None:
         airnp.fit(np.ones((2, 2)), huge)
     with pytest.raises(ValueError, match=r"^delta: expected a finite number"):
         airnp.Huber(10**400)
+
+
+LARGE = np.array([[2**53 + 1, 2], [3, 4]])
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        LARGE,
+        LARGE.astype(np.uint64) + np.uint64(2**63),
+        LARGE.tolist(),
+        [[2**60 + 1, None], [1, 2]],
+        pd.DataFrame(LARGE),
+        pd.DataFrame(LARGE).astype("Int64"),
+        sp.csr_array(LARGE),
+    ],
+    ids=["int64", "uint64", "lists", "lists with None", "frame", "nullable", "sparse"],
+)
+def test_integers_that_floats_round_are_refused(data: Any) -> None:
+    with pytest.raises(ValueError, match=r"^Y: \d observed integers are rounded by float64, the first is \d"):
+        airnp.fit(data, **QUICK)
+
+
+def test_integers_that_floats_hold_or_that_are_hidden_are_taken() -> None:
+    hidden = airnp.fit(LARGE, np.array([[0, 1], [1, 1]]), **QUICK)
+    assert hidden.completed()[1].tolist() == [3, 4]
+    large = airnp.fit(LARGE * 0 + 2**60, **QUICK).completed()
+    assert (large.astype(np.int64) == 2**60).all()
+    with pytest.raises(ValueError, match=r"^S: 1 observed integers are rounded"):
+        airnp.fit_sparse(sp.csr_array(LARGE), 1, **QUICK)
 
 
 def test_arrays_of_dask_are_refused_by_name() -> None:

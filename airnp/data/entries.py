@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from airnp._arrays import natural_float, requested_float, stored_entries, to_numpy
-from airnp.data.inputs import EmptyLineWarning, check_largest_weights, check_size
+from airnp.data.inputs import EmptyLineWarning, check_exact, check_largest_weights, check_size
 
 Floats = npt.NDArray[Any]
 Indices = npt.NDArray[Any]
@@ -189,6 +189,8 @@ def read_entries(matrix: Any, dtype: Any = None, weights: Any = None) -> Entries
     finite = rows.data[np.isfinite(rows.data)]
     if len(finite):
         check_size("S", float(np.abs(finite.astype(np.float64)).max()), kind)
+    if rows.data.dtype.kind in "iu":
+        check_exact("S", rows.data)
     values = rows.data.astype(kind)
     indices = rows.indices.astype(np.int32 if matrix.shape[1] < 2**31 else np.int64)
     found = Entries(Pattern(rows.indptr.astype(np.int64), indices, matrix.shape[1]), values)

@@ -13,6 +13,7 @@ from typing import Any
 
 import array_api_compat as compat
 import numpy as np
+import numpy.typing as npt
 
 from airnp._arrays import (
     Array,
@@ -157,6 +158,7 @@ def read(
         own = _working_float(data.dtype, None, source, home)
         dtype = _working_float(data.dtype, dtype, target, device)
         precise = "float64" if "float64" in (own, dtype) else "float32"
+        integers = data if dtype_name(data.dtype) in ("int64", "uint64") else None
         data = cast(data, source, precise)
         observed = _observed(data, arrays.get("mask"), stored, source)
         entry_weights = cast(observed, source, precise)
@@ -165,6 +167,8 @@ def read(
             entry_weights = entry_weights * given
             observed = entry_weights > 0
         _check_observed(data, observed, source, matrices)
+        if integers is not None and bool(source.any(source.abs(data) >= _MOST_EXACT)):
+            check_exact("Y", to_numpy(integers)[to_numpy(observed)])
         if weights is not None:
             largest = to_numpy(source.max(entry_weights, axis=(-2, -1) if matrices else None))
             check_largest_weights(largest)
@@ -260,6 +264,9 @@ def _from_frame(name: str, frame: Any) -> Array:
         raise TypeError(f"{name}: expected numeric columns, these are not: {', '.join(map(repr, odd[:5]))}")
     kinds = [getattr(kind, "subtype", getattr(kind, "numpy_dtype", kind)) for kind in frame.dtypes]
     narrow = all(natural_float(kind) == "float32" for kind in kinds)
+    for place, kind in enumerate(frame.dtypes):
+        if kind.kind in "iu":
+            check_exact(name, frame.iloc[:, place].dropna().to_numpy(dtype=f"{kind.kind}8"))
     return frame.to_numpy(dtype="float32" if narrow else "float64", na_value=np.nan)
 
 
@@ -270,6 +277,9 @@ def _from_lists(name: str, value: Any) -> Array:
         raise ValueError(f"{name}: expected nested lists of numbers, of equal lengths ({error})") from None
     if array.dtype == object and all(item is None or isinstance(item, Real) for item in array.flat):
         try:
+            # What no integer type holds is meant as a number, not as an identifier.
+            held = [v for v in array.flat if isinstance(v, int) and -(2**63) <= v < 2**64]
+            check_exact(name, np.array([*held, 0], dtype=object))
             return array.astype(np.float64)
         except OverflowError:
             raise ValueError(f"{name}: expected numbers that float64 can hold, got a larger one") from None
@@ -349,6 +359,22 @@ def _checked_weights(weights: Array, data: Array, xp: Namespace) -> Array:
     if not bool(xp.all((weights >= 0) & (weights <= largest))):
         raise ValueError("weights: expected finite numbers of at least 0")
     return cast(weights, xp, dtype_name(data.dtype))
+
+
+_MOST_EXACT = 2.0**53
+"""Up to here, every whole number is a float64."""
+
+
+def check_exact(name: str, integers: npt.NDArray[Any]) -> None:
+    """Raise ValueError if there is an integer that float64 rounds: it would come back as another one."""
+    # Half of the limit, because the size of the least integer is none.
+    large = integers[abs(integers // 2) >= int(_MOST_EXACT) // 2]
+    odd = [value for value in large.tolist() if int(float(value)) != value]
+    if odd:
+        raise ValueError(
+            f"{name}: {len(odd)} observed integers are rounded by float64, the first is {odd[0]}; "
+            "convert them, with .astype(float) for example, if that is meant"
+        )
 
 
 _LARGEST_WEIGHT = (1e-4, 1e12)

@@ -15,7 +15,16 @@ import numpy as np
 
 from airnp._devices import available_memory
 from airnp.results.files import check_array_header, read_array
-from airnp.tables.table import Reading, Table, TableError, as_array, from_array, from_sparse, in_file_dtype
+from airnp.tables.table import (
+    MOST_EXACT,
+    Reading,
+    Table,
+    TableError,
+    as_array,
+    from_array,
+    from_sparse,
+    in_file_dtype,
+)
 from airnp.tables.text import find_column
 
 
@@ -157,15 +166,20 @@ def read_parquet(file: BinaryIO, reading: Reading) -> Table:
     plain = isinstance(frame.index, pandas.RangeIndex) and frame.index.name is None
     corner = None if plain or frame.index.name is None else str(frame.index.name)
     dtypes = [np.dtype(getattr(kind, "numpy_dtype", kind)) for kind in frame.dtypes]
-    return Table(values, None if plain else frame.index, frame.columns, corner, dtypes=dtypes)
+    large = (np.abs(values) > MOST_EXACT).any() and any(kind.kind in "iu" for kind in dtypes)
+    cells = frame.to_numpy(dtype=object) if large else None
+    return Table(values, None if plain else frame.index, frame.columns, corner, dtypes=dtypes, cells=cells)
 
 
 def _frame_index(frame: Any, reading: Reading) -> int | None:
-    """Return the column with the row labels: the one that the user names, or the first if it is text."""
+    """Return the column with the row labels: the one that is named, or the first if it is text or dates."""
     if reading.index is not None:
         return find_column(reading.index, frame.columns, frame.shape[1])
-    first_is_text = frame.shape[1] > 1 and getattr(frame.dtypes.iloc[0], "kind", "O") not in "biuf"
-    return 0 if first_is_text else None
+    if frame.shape[1] < 2:
+        return None
+    first = frame.iloc[:, 0]
+    words = all(isinstance(value, str) for value in first.dropna()) and first.notna().any()
+    return 0 if words or getattr(first.dtype, "kind", "O") == "M" else None
 
 
 def write_parquet(file: BinaryIO, table: Table) -> None:
@@ -176,10 +190,7 @@ def write_parquet(file: BinaryIO, table: Table) -> None:
     if len(set(names)) < len(names):
         raise TableError(".parquet cannot hold two columns of the same name")
     dtypes = table.dtypes or [table.values.dtype] * len(names)
-    numbers = {
-        name: in_file_dtype(values, dtype)
-        for name, values, dtype in zip(names, table.values.T, dtypes, strict=True)
-    }
+    numbers = {name: in_file_dtype(table, place, dtypes[place]) for place, name in enumerate(names)}
     index = None if table.rows is None else pandas.Index(table.rows, name=table.corner or None)
     frame = pandas.DataFrame(numbers, index=index)
     frame.to_parquet(file, engine="pyarrow", index=table.rows is not None)
