@@ -99,7 +99,7 @@ class Sheet:
             if name not in ignored:
                 raise TableError(
                     f"column {name!r}: {cell!r} is not a number, as most of its cells are "
-                    f"(--missing {cell!r} if that means missing, --ignore {name!r} to carry the column through)"
+                    f"(--missing {cell!r} if that means missing, --ignore {name!r} to carry it through)"
                 )
 
     def notes(self) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -89,7 +89,7 @@ def write_text(file: BinaryIO, table: Table, delimiter: str) -> None:
         writer.writerow([*corner, *table.columns])
     for number, line in enumerate(table.values):
         label = [] if table.rows is None else [table.rows[number]]
-        cells = map(_cell, line)
+        cells: Iterator[str] = map(_cell, line)
         if table.kept is not None and table.cells is not None:
             originals = zip(cells, table.cells[number], table.kept[number], strict=True)
             cells = (str(old) if kept else new for new, old, kept in originals)
