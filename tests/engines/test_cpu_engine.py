@@ -308,6 +308,25 @@ def test_an_unwritable_cache_is_not_used():
     assert readonly.stdout == normal.stdout
 
 
+def test_a_fit_leaves_the_threads_of_others_as_they_are():
+    """Numba's pool would set the threads of OpenMP, which PyTorch uses, too."""
+    pytest.importorskip("torch")
+    code = """
+import torch, airnp, numba, numpy as np
+from threadpoolctl import threadpool_info
+before = torch.get_num_threads()
+limits = {each["filepath"]: each["num_threads"] for each in threadpool_info()}
+for _ in range(2):
+    airnp.fit(np.eye(40) + 1, max_iter=3, stop=None, seed=0, engine=airnp.CPU(threads=2))
+    assert torch.get_num_threads() == before
+    after = {each["filepath"]: each["num_threads"] for each in threadpool_info()}
+    assert {name: after[name] for name in limits} == limits
+    assert numba.get_num_threads() == 2
+"""
+    done = run_python(code, NUMBA_NUM_THREADS="2", OMP_NUM_THREADS="1")
+    assert done.returncode == 0, done.stderr
+
+
 def test_two_processes_may_compile_at_once(tmp_path):
     found: list[subprocess.CompletedProcess] = []
     workers = [
