@@ -618,9 +618,9 @@ def test_complete(data: Data, kind: Any) -> None:
 # --- the command line ---
 
 OPTIONS = """
---round | --bounds 0 100 | --bounds 5 1 | --interval 0.5 | --seed 1 | --method auto | --method em | --method air
---rank 1 | --rank 0 | --missing 1 | --index-col 1 | --index-col none | --no-header | --header | --delimiter ;
---samples 1 | --fitted | --json | --form sparse | --result r.npz | --checkpoint c.npz | --ignore a | --columns 1
+--round | --bounds 0 100 | --bounds 5 1 | --interval 0.5 | --seed 1 | --method auto | --method em | --rank 1
+--rank 0 | --missing 1 | --index-col 1 | --index-col none | --no-header | --header | --delimiter ; | --samples 1
+--fitted | --json | --form sparse | --result r.npz | --checkpoint c.npz | --ignore a | --columns 1 | --method air
 --decimal , | --regularizers air | --dtype float32 | --encoding latin-1 | --method local
 """
 WORDS = st.lists(st.sampled_from([each.split() for each in re.split(r"[|\n]", OPTIONS.strip())]), max_size=4)

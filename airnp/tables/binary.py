@@ -129,12 +129,32 @@ def read_any_mtx(file: BinaryIO) -> Any:
     from scipy.io import mminfo, mmread
 
     content = io.BytesIO(file.read())
-    if mminfo(content)[4] == "pattern":
+    rows, columns, entries, form, field, symmetry = mminfo(content)
+    if field == "pattern":
         raise TableError("it stores where entries are, but not their values")
     content.seek(0)
+    _check_mtx(content.getvalue(), rows, columns, entries, form == "array", field == "complex", symmetry)
     # SciPy 1.18 warns unless the kind of sparse matrix is named; before 1.15 there is no such argument.
     named = {"spmatrix": False} if "spmatrix" in inspect.signature(mmread).parameters else {}
     return mmread(content, **named)
+
+
+def _check_mtx(
+    content: bytes, rows: int, columns: int, entries: int, dense: bool, complex_: bool, symmetry: str
+) -> None:
+    """Raise unless a Matrix Market file has as many numbers as it declares; SciPy writes where none belong."""
+    lines = [line.split() for line in content.splitlines() if line.strip() and not line.startswith(b"%")][1:]
+    count = entries
+    if dense:
+        lower = rows * (rows + 1) // 2 - (rows if symmetry == "skew-symmetric" else 0)
+        count = rows * columns if symmetry == "general" else lower
+    width = (0 if dense else 2) + (2 if complex_ else 1)
+    if rows < 0 or columns < 0 or (symmetry != "general" and rows != columns):
+        raise TableError(f"it declares a {symmetry} matrix of {rows}x{columns}")
+    if len(lines) != count or any(len(line) != width for line in lines):
+        raise TableError(
+            f"it declares {count} lines of {width} numbers, and has {len(lines)} lines, some of others"
+        )
 
 
 def write_mtx(file: BinaryIO, table: Table) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from airnp._arrays import stored_entries
+from airnp._devices import available_memory
 from airnp.data.bounds import ALL_WHOLE
 
 MOST_EXACT = 2**53
@@ -130,6 +131,9 @@ def from_array(array: Values) -> Table:
 
 def from_sparse(matrix: Any) -> Table:
     """Return a sparse matrix as a table, in which the stored entries are observed, explicit zeros too."""
+    m, n = matrix.shape
+    if 9 * m * n > available_memory():
+        raise TableError(f"a matrix of {m}x{n} is too large to be made dense; --form sparse does without")
     try:
         entries = stored_entries("the sparse matrix", matrix).tocoo()
     except ValueError as error:
