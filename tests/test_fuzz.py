@@ -619,9 +619,10 @@ def test_complete(data: Data, kind: Any) -> None:
 
 OPTIONS = """
 --round | --bounds 0 100 | --bounds 5 1 | --interval 0.5 | --seed 1 | --method auto | --method em | --rank 1
---rank 0 | --missing 1 | --index-col 1 | --index-col none | --no-header | --header | --delimiter ; | --samples 1
---fitted | --json | --form sparse | --result r.npz | --checkpoint c.npz | --ignore a | --columns 1 | --method air
+--rank 0 | --missing 1 | --index-col 1 | --index-col none | --no-header | --header | --delimiter ;
+--fitted | --json | --form sparse | --result r.npz | --checkpoint c.npz | --ignore a | --columns 1
 --decimal , | --regularizers air | --dtype float32 | --encoding latin-1 | --method local
+--samples 1 | --method air
 """
 WORDS = st.lists(st.sampled_from([each.split() for each in re.split(r"[|\n]", OPTIONS.strip())]), max_size=4)
 
