@@ -12,6 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+_GROUPS = Path("/sys/fs/cgroup")
+
 INSTALL_CUPY = 'pip install "airnp[cuda12x]" or "airnp[cuda13x]"'
 
 _OLDEST_CUDA = 12
@@ -85,7 +87,58 @@ def first_line(error: BaseException) -> str:
 
 
 def available_memory() -> int:
-    """Return how many bytes this process may still get, as far as the system tells; else 8 GiB."""
+    """Return how many bytes this process may still get, as far as the system tells; else 8 GiB.
+
+    The least of what the machine has, what the control group of the process may have (a container, a job of
+    a cluster), and what ``ulimit -v`` leaves.
+    """
+    return max(0, min([_free_of_machine(), *_free_of_groups(), *_free_of_process()]))
+
+
+def _free_of_process() -> Iterator[int]:
+    """Yield what is left of the address space, if it is limited."""
+    try:
+        import resource
+
+        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    except (ImportError, OSError, ValueError, IndexError):
+        return
+    if limit != resource.RLIM_INFINITY:
+        yield limit - pages * resource.getpagesize()
+
+
+def _free_of_groups() -> Iterator[int]:
+    """Yield what is left to each control group that the process is in, in version 2 and 1 of them."""
+    try:
+        groups = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return
+    for line in groups:
+        number, controllers, place = line.split(":", 2)
+        if number == "0":
+            root, most, used, cache = "", "memory.max", "memory.current", "inactive_file"
+        elif "memory" in controllers.split(","):
+            root, most, used = "memory", "memory.limit_in_bytes", "memory.usage_in_bytes"
+            cache = "total_inactive_file"
+        else:
+            continue
+        top = _GROUPS / root
+        inner = top / place.lstrip("/")
+        for folder in [inner, *inner.parents]:
+            try:
+                limit, usage = (int((folder / name).read_text(encoding="ascii")) for name in (most, used))
+                words = (folder / "memory.stat").read_text(encoding="ascii").split()
+            except (OSError, ValueError):  # no such file, or "max"
+                pass
+            else:
+                # Files that nobody has touched lately are dropped when memory is asked for.
+                yield limit - usage + int(words[words.index(cache) + 1] if cache in words else 0)
+            if folder == top:
+                break
+
+
+def _free_of_machine() -> int:
     try:
         with open("/proc/meminfo", encoding="ascii") as file:
             fields = dict(line.split(":", 1) for line in file)

@@ -143,15 +143,15 @@ def fit(
     Returns
     -------
     FitResult
-        After ``KeyboardInterrupt``, the result so far.
+        After ``KeyboardInterrupt``, the result so far; before the first iteration, it is raised.
 
     Raises
     ------
     ValueError, TypeError
         For input that cannot be meant; the message names the argument.
     MemoryError
-        When the matrix does not fit into memory; it says how much is needed. :func:`airnp.fit_sparse` never
-        forms the whole matrix.
+        Before anything is computed, if the fit does not fit into memory: how much it needs, and what helps.
+        :func:`airnp.fit_sparse` never forms the whole matrix.
     DivergenceError
         When the loss is no longer finite; it carries the last finite state.
 
@@ -181,7 +181,7 @@ def fit(
     Y, xp, device = host_sparse(Y, xp, device)
     listed, rule, shaped = checked_regularizers(regularizers), resolve_stop(stop), checked_fidelity(fidelity)
     if is_sparse(Y):
-        _check_room(Y, checked_depth(depth), rank, dtype, xp, device)
+        _check_room(Y, checked_depth(depth), rank, dtype, listed, xp, device)
     data = prepare(Y, mask, weights, xp, device, dtype, operator, normalize).within(bounds)
     seen = data.observations
     options = Options.checked(
@@ -269,7 +269,8 @@ def fit_sparse(
     Returns
     -------
     SparseFitResult
-        ``predict(rows, columns)`` gives entries. After ``KeyboardInterrupt``, the result so far.
+        ``predict(rows, columns)`` gives entries. After ``KeyboardInterrupt``, the result so far, as
+        :func:`airnp.fit` does.
 
     Examples
     --------
@@ -371,15 +372,18 @@ def host_sparse(Y: Any, xp: Any, device: Any) -> tuple[Any, Any, Any]:
     return Y.get(), cupy, home
 
 
-def _check_room(Y: Any, depth: Any, rank: Any, dtype: Any, xp: Any, device: Any) -> None:
+def _check_room(
+    Y: Any, depth: int, rank: Any, dtype: Any, listed: Sequence[Regularizer], xp: Any, device: Any
+) -> None:
     """Raise MemoryError if a sparse matrix needs more memory than there is once it is made dense."""
     if Y.ndim != 2:
         return
     kind = "float32" if dtype is not None and np.dtype(dtype) == np.float32 else "float64"
-    width = rank if isinstance(rank, int) and rank > 0 else None
     m, n = Y.shape
+    width = rank if isinstance(rank, int) and 0 < rank <= min(m, n) else None
     on_cupy = xp is not None and is_cupy_namespace(standard_namespace(xp))
-    needed = needed_bytes((), m, n, max(int(depth), 2), width, kind)
+    graphs = sum(regularizer.graph_numbers(m, n) for regularizer in listed)
+    needed = needed_bytes((), m, n, depth, width, kind, graphs)
     room = device_memory(device) if on_cupy else available_memory()
     if needed > room:
         raise MemoryError(

@@ -86,6 +86,17 @@ def _nobody_says_that_it_compiles() -> None:
     _cpu_kernels._CompileNote._said = True
 
 
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say how much was fuzzed, if that was the purpose of the run."""
+    from tests.fuzzing import COUNTS, SECONDS
+
+    if SECONDS and COUNTS:
+        for name, (examples, refusals, seconds) in COUNTS.items():
+            terminalreporter.write_line(f"{name}: {examples} examples, {refusals} refused, {seconds:.0f} s")
+        total = [sum(column) for column in zip(*COUNTS.values(), strict=True)]
+        terminalreporter.write_line("all: {} examples, {} refused, {:.0f} s".format(*total))
+
+
 @pytest.fixture(scope="session")
 def data_directory() -> Path:
     """The paper's data, where ``AIRNP_DATA`` says."""

@@ -7,10 +7,13 @@ import sys
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 
 import airnp
+from airnp.data.entries import read_entries
+from airnp.data.inputs import read
 from tests.conftest import Backend
 
 RNG = np.random.default_rng(21)
@@ -170,9 +173,6 @@ def test_graphs_with_indices_outside_are_refused() -> None:
 
 @pytest.mark.parametrize("fmt", ["dia", "bsr"])
 def test_padding_is_missing_in_both_forms(fmt: str) -> None:
-    from airnp.data.entries import read_entries
-    from airnp.data.inputs import read
-
     entries = sp.csr_array(np.where(MASK, Y, 0.0))
     matrix = entries.todia() if fmt == "dia" else entries.tobsr(blocksize=(4, 5))
     padded = matrix.copy()
@@ -181,6 +181,62 @@ def test_padding_is_missing_in_both_forms(fmt: str) -> None:
     with_padding = read(matrix)
     np.testing.assert_array_equal(with_padding.mask, MASK)
     assert read_entries(matrix).nnz == MASK.sum()
+
+
+# --- sizes ---
+
+
+def calls_of_both_forms(**arguments: Any) -> Any:
+    """Yield calls of both forms with weights or values of some size."""
+    scale, weight = arguments.get("scale", 1.0), arguments.get("weight")
+    dense = None if weight is None else np.full(Y.shape, weight)
+    sparse = sp.csr_array(np.where(MASK, Y, 0.0))
+    dtype = arguments["dtype"]
+    yield lambda: airnp.fit(Y * scale, MASK, weights=dense, dtype=dtype, **QUICK)
+    vector = None if weight is None else np.full(sparse.nnz, weight)
+    yield lambda: airnp.fit_sparse(sparse * scale, 2, weights=vector, dtype=dtype, **QUICK)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("weight", [1e-60, 1e-6, 1e30, 1e60])
+def test_weights_beside_which_the_data_or_the_regularizers_vanish_are_refused(
+    weight: float, dtype: str
+) -> None:
+    for call in calls_of_both_forms(weight=weight, dtype=dtype):
+        with pytest.raises(
+            ValueError, match=r"^weights: expected the largest of a matrix .*divide them by their"
+        ):
+            call()
+
+
+def test_each_matrix_of_a_stack_needs_weights_that_count() -> None:
+    weights = np.ones((2, 20, 20))
+    weights[1] = 1e-60
+    with pytest.raises(ValueError, match=r"^weights: expected the largest of a matrix .* got 1e-60"):
+        airnp.fit(np.stack([Y, Y]), MASK, weights=weights)
+
+
+def test_weights_over_many_decades_are_right_and_what_is_observed_stays_so() -> None:
+    weights = 10.0 ** RNG.uniform(-60, 0, Y.shape)
+    weights[tuple(np.argwhere(MASK)[0])] = 1
+    result = airnp.fit(Y, MASK, weights=weights, dtype="float32", **QUICK)
+    np.testing.assert_array_equal(result.mask, MASK)
+    np.testing.assert_array_equal(result.completed()[MASK], Y.astype(np.float32)[MASK])
+    sparse = sp.csr_array(np.where(MASK, Y, 0.0))
+    for options in ({"dtype": "float32"}, {"offsets": True}, {"mask_factor": "both"}):
+        found = airnp.fit_sparse(sparse, 2, weights=weights[MASK], **options, **QUICK)
+        assert np.isfinite(found.X).all()
+    assert read_entries(sparse, "float32", weights[MASK]).nnz == MASK.sum()
+    assert np.isfinite(airnp.fit_ratings(sparse, weights=weights[MASK], max_iter=20, seed=0).X).all()
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-40, 1e300])
+def test_data_of_a_size_that_the_type_does_not_hold_is_refused_by_both_forms(scale: float) -> None:
+    for call in calls_of_both_forms(scale=scale, dtype="float32"):
+        with pytest.raises(ValueError, match=r"^dtype: float32 holds numbers of size"):
+            call()
+    for call in calls_of_both_forms(scale=scale, dtype="float64"):
+        assert np.isfinite(call().X).all()
 
 
 # --- options and containers ---
@@ -208,6 +264,36 @@ def test_integers_that_no_float_holds_are_refused() -> None:
         airnp.fit(np.ones((2, 2)), huge)
     with pytest.raises(ValueError, match=r"^delta: expected a finite number"):
         airnp.Huber(10**400)
+
+
+LARGE = np.array([[2**53 + 1, 2], [3, 4]])
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        LARGE,
+        LARGE.astype(np.uint64) + np.uint64(2**63),
+        LARGE.tolist(),
+        [[2**60 + 1, None], [1, 2]],
+        pd.DataFrame(LARGE),
+        pd.DataFrame(LARGE).astype("Int64"),
+        sp.csr_array(LARGE),
+    ],
+    ids=["int64", "uint64", "lists", "lists with None", "frame", "nullable", "sparse"],
+)
+def test_integers_that_floats_round_are_refused(data: Any) -> None:
+    with pytest.raises(ValueError, match=r"^Y: \d observed integers are rounded by float64, the first is \d"):
+        airnp.fit(data, **QUICK)
+
+
+def test_integers_that_floats_hold_or_that_are_hidden_are_taken() -> None:
+    hidden = airnp.fit(LARGE, np.array([[0, 1], [1, 1]]), **QUICK)
+    assert hidden.completed()[1].tolist() == [3, 4]
+    large = airnp.fit(LARGE * 0 + 2**60, **QUICK).completed()
+    assert (large.astype(np.int64) == 2**60).all()
+    with pytest.raises(ValueError, match=r"^S: 1 observed integers are rounded"):
+        airnp.fit_sparse(sp.csr_array(LARGE), 1, **QUICK)
 
 
 def test_arrays_of_dask_are_refused_by_name() -> None:

@@ -29,8 +29,9 @@ from airnp import (
     TotalVariation,
     WeightDecay,
 )
-from airnp._devices import device_memory
+from airnp._devices import available_memory, device_memory
 from airnp.data.entries import read_entries
+from airnp.model.objective import Objective
 from tests.equality import assert_same
 
 RNG = np.random.default_rng(7)
@@ -388,8 +389,62 @@ def test_free_memory_never_changes_the_form(monkeypatch):
         MemoryError, match=r"a dense fit of 60x40 .* GiB.*; airnp\.fit_sparse\(S, rank=\.\.\.\)"
     ):
         airnp.fit(S, **options)
-    assert isinstance(airnp.fit(S.toarray(), **options), airnp.FitResult)
+    monkeypatch.setattr("airnp.training.dense.available_memory", lambda: 1000)
+    with pytest.raises(MemoryError, match=r"a fit of 60x40 in float64 needs about .* \(\d+ bytes\)"):
+        airnp.fit(S.toarray(), **options)
     assert isinstance(airnp.fit_sparse(S, **options), airnp.SparseFitResult)
+
+
+@pytest.mark.parametrize("shape", [(50_000, 3), (3, 50_000), (1000, 2, 4000)])
+def test_a_fit_that_cannot_fit_is_refused_before_it_begins(shape, monkeypatch):
+    monkeypatch.setattr("airnp.training.dense.available_memory", lambda: 2**34)
+    Y = np.broadcast_to(np.arange(shape[-1]) / shape[-1], shape)
+    monkeypatch.setattr(Objective, "of_data", lambda *data: pytest.fail("it began"))
+    with pytest.raises(
+        MemoryError,
+        match=r"in float64 needs about [\de+.]+ GiB \(\d+ bytes\), there are 16: "
+        r"dtype='float32' halves that, regularizers=\[\] learns no graphs",
+    ):
+        airnp.fit(Y)
+
+
+def test_only_graphs_that_a_fit_learns_count(monkeypatch):
+    monkeypatch.setattr("airnp.training.dense.available_memory", lambda: 2**26)
+    Y = np.broadcast_to(np.arange(3.0), (5000, 3))
+    rows, blocks = airnp.AdaptiveLaplacian("rows"), airnp.AdaptiveLaplacian(airnp.Blocks(1, 1))
+    for graph in (rows, blocks):
+        with pytest.raises(MemoryError, match=r"a fit of 5000x3 in float64 needs"):
+            airnp.fit(Y, regularizers=[graph])
+    for options in ({"regularizers": []}, {"regularizers": [airnp.AdaptiveLaplacian("columns")]}):
+        assert np.isfinite(airnp.fit(Y, max_iter=2, stop=None, **options).X).all()
+
+
+def test_limits_of_the_process_and_of_its_control_groups_count(tmp_path, monkeypatch):
+    from airnp import _devices
+
+    def write(folder, **files):
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in files.items():
+            (folder / name.replace("_", ".")).write_text(text)
+
+    monkeypatch.setattr(_devices, "_GROUPS", tmp_path)
+    monkeypatch.setattr(_devices, "_free_of_machine", lambda: 10**9)
+    assert available_memory() == 10**9
+    places = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines()]
+    place = next(place for number, _, place in places if number == "0").lstrip("/")
+    write(tmp_path, memory_max="9000\n", memory_current="2000\n", memory_stat="anon 1\ninactive_file 500\n")
+    assert available_memory() == 7500
+    write(tmp_path, memory_max="max\n")
+    assert available_memory() == 10**9
+    write(tmp_path / place, memory_max="100\n", memory_current="300\n", memory_stat="")
+    assert available_memory() == 0
+    write(tmp_path / place, memory_max="max\n")
+    code = (
+        "import resource; resource.setrlimit(resource.RLIMIT_AS, (2**33, 2**33))\n"
+        "from airnp._devices import available_memory; print(0 < available_memory() < 2**33)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout == "True\n", done.stderr
 
 
 def test_free_blocks_of_the_pool_of_a_device_count_as_free(gpu, monkeypatch):

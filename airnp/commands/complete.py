@@ -156,6 +156,7 @@ def _run_dense(options: argparse.Namespace) -> int:
     m, n = table.values.shape
     check_within_bounds(options, options.table, table.values.ravel(), lambda k: table.place(*divmod(k, n)))
     truth = None if options.truth is None else _truth(options.truth, table, observed)
+    _check_exact(options, table, outputs.kind)
     keeps_labels = options.result is not None or options.checkpoint is not None
     labels = labels_of(table) if keeps_labels else None
     outputs.rehearse(table)
@@ -171,6 +172,21 @@ def _run_dense(options: argparse.Namespace) -> int:
     if truth is not None:
         facts["nmae"] = float(nmae(filled, truth, observed))
     return _finish(options, table, (m, n), int(observed.sum()), facts)
+
+
+def _check_exact(options: argparse.Namespace, table: Table, kind: str) -> None:
+    """Raise a UsageError if a whole number would come back as another one, because no float64 holds it."""
+    place = table.rounded()
+    if place is None or options.fitted or table.cells is None:
+        return
+    number = f"{options.table}: {table.cells[place]} in {table.place(*place)} is no float64"
+    if (option := first_given(options, ["result", "checkpoint"])) is not None:
+        raise UsageError(f"{number}, which {option} stores; --index-col says which column holds labels")
+    is_text = kind.startswith((".csv", ".tsv"))
+    if not is_text and table.cells.dtype == object and table.dtypes is None:
+        raise UsageError(f"{number}, which {kind} would hold; .csv and .tsv keep the cells as they are")
+    if not is_text and not options.round:
+        raise UsageError(f"{number}; --round fills in whole numbers, so that the file holds integers")
 
 
 def _check_auto(options: argparse.Namespace) -> None:

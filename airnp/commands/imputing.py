@@ -33,6 +33,8 @@ OF_THE_FACTOR_MODEL = (
 _OF_STANDARDISED_COLUMNS = ("max_iter", "rank", "depth")
 """Those of them that ``--method air`` takes on a table whose columns have units; others need a matrix."""
 
+_NULLABLE = {"i": "Int64", "u": "UInt64"}
+
 OF_SHEETS = ("columns", "ignore", "decimal", "encoding", "samples")
 """Options that a matrix of numbers does not have."""
 
@@ -87,13 +89,9 @@ def run_sheet(options: argparse.Namespace) -> int:
     output, kind, ends, samples = _outputs(options)
     how = (options.header, None, options.delimiter, tuple(options.missing), None)
     sheet = read_sheet(options.table, Reading(*how), options.decimal or ".", options.encoding or "utf-8-sig")
-    ignored = _ignored(options, list(sheet.frame.columns))
-    code = FrameCode(
-        [
-            replace(column, kind="identifier") if column.name in ignored else column
-            for column in kinds_of(sheet.frame, "auto")
-        ]
-    )
+    ignored = _ignored(options, sheet)
+    with explain_errors({"X": str(options.table)}):
+        code = FrameCode(kinds_of(sheet.frame, "auto", ignored))
     given = _marked(options, sheet, code)
     sheet = replace(sheet, frame=given)
     values = code.encode(given)
@@ -156,8 +154,9 @@ def _outputs(options: argparse.Namespace) -> tuple[Path, str, list[Path], list[P
     return output, kind, ends, samples
 
 
-def _ignored(options: argparse.Namespace, names: list[Any]) -> list[Any]:
+def _ignored(options: argparse.Namespace, sheet: Sheet) -> list[Any]:
     """Return the columns to carry through."""
+    names = list(sheet.frame.columns)
     try:
         found = [] if options.ignore is None else find_columns(names, options.ignore, "--ignore")
         if options.index_col is not None:
@@ -165,6 +164,7 @@ def _ignored(options: argparse.Namespace, names: list[Any]) -> list[Any]:
         if options.columns is not None:
             wanted = find_columns(names, options.columns, "--columns")
             found += [name for name in names if name not in wanted]
+        sheet.check_words(found)
     except TableError as error:
         raise UsageError(f"{options.table}: {error}") from error
     return found
@@ -186,7 +186,9 @@ def _marked(options: argparse.Namespace, sheet: Sheet, code: FrameCode) -> Any:
         raise UsageError(f"{options.mask}: expected 1 (observed) and 0 (missing) and nothing else")
     whole = np.ones(sheet.frame.shape, bool)
     whole[:, places] = marks == 1
-    return sheet.frame.where(whole)
+    # Integers stay integers where a gap is; a plain column would become one of floats.
+    nullable = {name: _NULLABLE[kind.kind] for name, kind in sheet.frame.dtypes.items() if kind.kind in "iu"}
+    return sheet.frame.astype(nullable).where(whole)
 
 
 def _check(options: argparse.Namespace, values: Any, observed: Any, gaps: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import sys
 import traceback
@@ -95,7 +96,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except (UsageError, TableError, PictureError, OSError, ImportError) as error:
-        return _print_error(options, str(error), MISTAKE)
+        full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+        return _print_error(options, str(error), FAILED if full else MISTAKE)
     except WorkError as error:
         return _print_error(options, str(error), FAILED)
     except KeyboardInterrupt:

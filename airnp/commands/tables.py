@@ -249,6 +249,7 @@ def write_completion(
     """
     fitted = result.matrix.astype(table.values.dtype)
     filled = fitted if options.fitted else np.where(observed, table.values, fitted)
+    table = replace(table, kept=None if options.fitted else observed)
     ends: dict[str, Values] = {}
     obstacle = None
     if options.interval is not None:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from airnp._arrays import natural_float, requested_float, stored_entries, to_numpy
-from airnp.data.inputs import EmptyLineWarning
+from airnp.data.inputs import EmptyLineWarning, check_exact, check_largest_weights, check_size
 
 Floats = npt.NDArray[Any]
 Indices = npt.NDArray[Any]
@@ -166,7 +166,7 @@ def read_entries(matrix: Any, dtype: Any = None, weights: Any = None) -> Entries
     Parameters
     ----------
     matrix : scipy.sparse matrix or array (m, n)
-        Entries that are stored twice are added, as SciPy does.
+        Each place is stored at most once.
     dtype : dtype, optional
         float32 or float64. Default: that of the matrix, as in :func:`airnp.fit`.
     weights : optional
@@ -186,12 +186,16 @@ def read_entries(matrix: Any, dtype: Any = None, weights: Any = None) -> Entries
     rows = stored_entries("S", matrix)
     if rows.nnz == 0:
         raise ValueError(f"S: expected at least one stored entry, got none in {matrix.shape}")
-    with np.errstate(over="ignore"):
-        values = rows.data.astype(kind)
+    finite = rows.data[np.isfinite(rows.data)]
+    if len(finite):
+        check_size("S", float(np.abs(finite.astype(np.float64)).max()), kind)
+    if rows.data.dtype.kind in "iu":
+        check_exact("S", rows.data)
+    values = rows.data.astype(kind)
     indices = rows.indices.astype(np.int32 if matrix.shape[1] < 2**31 else np.int64)
     found = Entries(Pattern(rows.indptr.astype(np.int64), indices, matrix.shape[1]), values)
     if weights is not None:
-        found = _weighted(found, read_weights(weights, matrix, rows).astype(kind))
+        found = _weighted(found, read_weights(weights, matrix, rows))
     if not np.isfinite(found.values).all():
         count = int((~np.isfinite(found.values)).sum())
         raise ValueError(f"S: {count} stored entries are not finite in {kind}")
@@ -203,7 +207,11 @@ def _weighted(entries: Entries, weights: Floats) -> Entries:
     """Return the entries with their weights, without those of weight zero."""
     if not weights.any():
         raise ValueError("weights: expected at least one above 0, all entries are missing")
-    found = replace(entries, weights=weights)
+    check_largest_weights(weights.max())
+    kind = entries.values.dtype
+    # What is observed stays so in the type of the fit, which may be narrower.
+    narrow = np.maximum(weights, np.where(weights > 0, np.finfo(kind).tiny, 0)).astype(kind)
+    found = replace(entries, weights=narrow)
     return found if weights.all() else found.chosen(np.flatnonzero(weights))
 
 
@@ -247,8 +255,7 @@ def read_weights(weights: Any, matrix: Any, rows: Any) -> npt.NDArray[np.float64
     found = _of_sparse(weights, rows) if is_sparse(weights) else _of_array(to_numpy(weights), matrix, rows)
     if found.dtype.kind not in "biuf":
         raise TypeError(f"weights: expected real numbers, got dtype {found.dtype}")
-    # The sum of squared errors is in the dtype of the fit, which may be float32.
-    if not ((found >= 0) & (found <= np.finfo(np.float32).max)).all():
+    if not ((found >= 0) & np.isfinite(found)).all():
         raise ValueError("weights: expected finite numbers of at least 0")
     return found.astype(np.float64)
 

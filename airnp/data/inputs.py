@@ -13,6 +13,7 @@ from typing import Any
 
 import array_api_compat as compat
 import numpy as np
+import numpy.typing as npt
 
 from airnp._arrays import (
     Array,
@@ -157,6 +158,7 @@ def read(
         own = _working_float(data.dtype, None, source, home)
         dtype = _working_float(data.dtype, dtype, target, device)
         precise = "float64" if "float64" in (own, dtype) else "float32"
+        integers = data if dtype_name(data.dtype) in ("int64", "uint64") else None
         data = cast(data, source, precise)
         observed = _observed(data, arrays.get("mask"), stored, source)
         entry_weights = cast(observed, source, precise)
@@ -165,10 +167,18 @@ def read(
             entry_weights = entry_weights * given
             observed = entry_weights > 0
         _check_observed(data, observed, source, matrices)
+        if integers is not None and bool(source.any(source.abs(data) >= _MOST_EXACT)):
+            check_exact("Y", to_numpy(integers)[to_numpy(observed)])
+        if weights is not None:
+            largest = to_numpy(source.max(entry_weights, axis=(-2, -1) if matrices else None))
+            check_largest_weights(largest)
+            # What is observed stays so in the type of the fit, which may be narrower.
+            least = source.full_like(entry_weights, float(np.finfo(dtype).tiny))
+            entry_weights = source.where(observed, source.maximum(entry_weights, least), entry_weights)
         if matrices:
             _warn_of_empty_lines(data, observed, mask is not None, source)
         values = source.where(observed, data, source.zeros_like(data))
-        _check_size(values, dtype, source)
+        check_size("Y", float(source.max(source.abs(values))), dtype)
         # Labels of measurements say nothing about the rows and columns of X.
         labels = labels if matrices else None
         return Observations(values, observed, entry_weights, target, device, dtype, labels)
@@ -254,6 +264,9 @@ def _from_frame(name: str, frame: Any) -> Array:
         raise TypeError(f"{name}: expected numeric columns, these are not: {', '.join(map(repr, odd[:5]))}")
     kinds = [getattr(kind, "subtype", getattr(kind, "numpy_dtype", kind)) for kind in frame.dtypes]
     narrow = all(natural_float(kind) == "float32" for kind in kinds)
+    for place, kind in enumerate(frame.dtypes):
+        if kind.kind in "iu":
+            check_exact(name, frame.iloc[:, place].dropna().to_numpy(dtype=f"{kind.kind}8"))
     return frame.to_numpy(dtype="float32" if narrow else "float64", na_value=np.nan)
 
 
@@ -264,6 +277,9 @@ def _from_lists(name: str, value: Any) -> Array:
         raise ValueError(f"{name}: expected nested lists of numbers, of equal lengths ({error})") from None
     if array.dtype == object and all(item is None or isinstance(item, Real) for item in array.flat):
         try:
+            # What no integer type holds is meant as a number, not as an identifier.
+            held = [v for v in array.flat if isinstance(v, int) and -(2**63) <= v < 2**64]
+            check_exact(name, np.array([*held, 0], dtype=object))
             return array.astype(np.float64)
         except OverflowError:
             raise ValueError(f"{name}: expected numbers that float64 can hold, got a larger one") from None
@@ -345,6 +361,37 @@ def _checked_weights(weights: Array, data: Array, xp: Namespace) -> Array:
     return cast(weights, xp, dtype_name(data.dtype))
 
 
+_MOST_EXACT = 2.0**53
+"""Up to here, every whole number is a float64."""
+
+
+def check_exact(name: str, integers: npt.NDArray[Any]) -> None:
+    """Raise ValueError if there is an integer that float64 rounds: it would come back as another one."""
+    # Half of the limit, because the size of the least integer is none.
+    large = integers[abs(integers // 2) >= int(_MOST_EXACT) // 2]
+    odd = [value for value in large.tolist() if int(float(value)) != value]
+    if odd:
+        raise ValueError(
+            f"{name}: {len(odd)} observed integers are rounded by float64, the first is {odd[0]}; "
+            "convert them, with .astype(float) for example, if that is meant"
+        )
+
+
+_LARGEST_WEIGHT = (1e-4, 1e12)
+"""Between what the largest weight must be. Below, the regularisers are all that is fitted."""
+
+
+def check_largest_weights(largest: npt.NDArray[Any]) -> None:
+    """Raise ValueError unless the largest weight of each matrix lets the data count beside regularisers."""
+    low, high = _LARGEST_WEIGHT
+    odd = largest[(largest < low) | (largest > high)]
+    if odd.size:
+        raise ValueError(
+            f"weights: expected the largest of a matrix to be from {low:g} to {high:g}, got {odd.flat[0]:g}; "
+            "divide them by their mean"
+        )
+
+
 def _check_observed(data: Array, observed: Array, xp: Namespace, matrices: bool) -> None:
     """Raise if observed entries are not finite, or if a matrix has none."""
     bad = observed & ~xp.isfinite(data)
@@ -384,12 +431,12 @@ def _callers_level() -> int:
     return level
 
 
-def _check_size(values: Array, dtype: str, xp: Namespace) -> None:
-    """Raise if the fit's type cannot hold the data, whose own type is more precise."""
+def check_size(name: str, largest: float, dtype: str) -> None:
+    """Raise if a fit's type cannot hold data whose own type is more precise, the largest of it at least."""
     limits = np.finfo(dtype)
     low, high = float(limits.tiny), float(limits.max)
-    largest = float(xp.max(xp.abs(values)))
     if largest > high or 0 < largest < low:
         raise ValueError(
-            f"dtype: {dtype} holds numbers of size {low:.1e} to {high:.1e}, the largest of Y is {largest:.1e}"
+            f"dtype: {dtype} holds numbers of size {low:.1e} to {high:.1e}, the largest of {name} is "
+            f"{largest:.1e}"
         )

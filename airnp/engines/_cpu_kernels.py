@@ -11,12 +11,14 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from types import FunctionType
 from typing import Any
 
 import numpy as np
 from numba import njit, prange
 from numba.core import event
+from numba.core.caching import FunctionCache
 
 from airnp.engines._blas import gemm, syrk
 from airnp.engines._vector import exp, lanes, maximum, mirror_tile, symmetrize_tile
@@ -55,6 +57,51 @@ class _CompileNote(event.Listener):
 event.register("numba:compile", _CompileNote())
 
 
+class _Cache(FunctionCache):
+    """Numba's cache on disk, whose failures say so once and cost no more than compiling again.
+
+    A full disk, a file cut off by one, or one of another user are no reason to compute nothing.
+    """
+
+    _failed = False
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        try:
+            return super().load_overload(sig, target_context)
+        except Exception as error:  # what is unpickled from a broken file may raise anything
+            self._go_without(error)
+            return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        try:
+            super().save_overload(sig, data)
+        except Exception as error:
+            self._go_without(error)
+
+    def _go_without(self, error: Exception) -> None:
+        self.disable()
+        if not _Cache._failed:
+            _Cache._failed = True
+            print(  # noqa: T201
+                f"airnp: the cache of compiled code in {self.cache_path} cannot be used "
+                f"({type(error).__name__}: {error}); going on without it. Make room there, or delete it.",
+                file=sys.stderr,
+                flush=True,
+            )
+
+
+def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Return a decorator like ``numba.njit(**options)`` with a cache on disk, if there is a place for one."""
+
+    def build(function: Callable[..., Any]) -> Any:
+        dispatcher = njit(**options)(function)
+        with suppress(RuntimeError):  # no directory is writable
+            dispatcher._cache = _Cache(function)
+        return dispatcher
+
+    return build
+
+
 class Kernel:
     """A loop in two builds, serial for one chunk and parallel for several, compiled when first called."""
 
@@ -81,17 +128,13 @@ def _rename(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _compile(function: Callable[..., Any], *, parallel: bool) -> Any:
-    """Return the numba build of a function, without a cache if no directory is writable.
+    """Return the numba build of a function.
 
     Only ``prange`` loops are parallel. A kernel has one of them: numba would fuse two, and a thread could
     then read what another has not written yet.
     """
     loops = _PRANGE_ONLY if parallel else False
-    options = {"parallel": loops, "fastmath": _FASTMATH, "error_model": "numpy", "nogil": True}
-    try:
-        return njit(cache=True, **options)(function)
-    except RuntimeError:
-        return njit(**options)(function)
+    return compiled(parallel=loops, fastmath=_FASTMATH, error_model="numpy", nogil=True)(function)
 
 
 @njit(fastmath=_FASTMATH, error_model="numpy", forceinline=True)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
-import airnp.engines._cpu_kernels  # noqa: F401  # its listener says that numba compiles
+from airnp.engines._cpu_kernels import compiled
 
 _FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
 
@@ -15,7 +14,7 @@ STRIP = 16
 """Rows whose nearest patches are found together. More share more sums, fewer stay in the cache."""
 
 
-@njit(nogil=True, cache=True, fastmath={"contract"}, forceinline=True)
+@compiled(nogil=True, fastmath={"contract"}, forceinline=True)
 def box_sums(values, width, patch, rows, columns, lines, out):
     """Write the sums over all squares of patch×patch entries; ``values`` is overwritten.
 
@@ -53,7 +52,7 @@ def box_sums(values, width, patch, rows, columns, lines, out):
                 total[x] += moved[x]
 
 
-@njit(nogil=True, cache=True, fastmath={"contract"})
+@compiled(nogil=True, fastmath={"contract"})
 def nearest_rows(padded, Q, wanted, sweeps, order, first, step, patch, search, offsets, distances):
     """Write the K nearest patches of every wanted centre (y, x): their offsets and distances, nearest first.
 
@@ -123,7 +122,7 @@ def nearest_rows(padded, Q, wanted, sweeps, order, first, step, patch, search, o
                             limit[x] = far[K - 1]
 
 
-@njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def couple_pixels(offsets, weights, top, left, height, width, search, reach, starts, others, shares):
     """Return the directed pixel graph of a window: how many edges there are, row by row.
 
@@ -160,7 +159,7 @@ def couple_pixels(offsets, weights, top, left, height, width, search, reach, sta
     return edges
 
 
-@njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def symmetric(starts, others, shares, both_starts, both, halves):
     """Write (S + Sᵀ)/2 of a directed graph S, both in rows; an edge in both directions stands twice."""
     n = starts.size - 1
@@ -183,7 +182,7 @@ def symmetric(starts, others, shares, both_starts, both, halves):
             place[q] += 1
 
 
-@njit(nogil=True, cache=True, fastmath=_FASTMATH)
+@compiled(nogil=True, fastmath=_FASTMATH)
 def apply_laplacian(starts, others, weights, x, out):
     """out = L x: Σ_q w_pq (x_p − x_q)."""
     for p in range(x.size):
@@ -193,7 +192,7 @@ def apply_laplacian(starts, others, weights, x, out):
         out[p] = total
 
 
-@njit(nogil=True, cache=True, forceinline=True)
+@compiled(nogil=True, forceinline=True)
 def columns_of_unknown(starts, others, weights, unknown, place, rows, row_starts, columns, entries):
     """Write the columns of L that belong to unknown pixels, row by row; return how many rows are not zero.
 
@@ -231,7 +230,7 @@ def columns_of_unknown(starts, others, weights, unknown, place, rows, row_starts
     return count
 
 
-@njit(nogil=True, cache=True, fastmath=_FASTMATH, forceinline=True)
+@compiled(nogil=True, fastmath=_FASTMATH, forceinline=True)
 def apply_energy(row_starts, columns, entries, count, x, first_order, second_order, out):
     """Write second_order·BᵀB x + first_order·L_UU x for the columns B of the unknown pixels; x is (m, C).
 
@@ -276,7 +275,7 @@ def apply_energy(row_starts, columns, entries, count, x, first_order, second_ord
         c += 3 if three else 1
 
 
-@njit(nogil=True, cache=True, fastmath=_FASTMATH)
+@compiled(nogil=True, fastmath=_FASTMATH)
 def solve(starts, others, weights, X, unknown, first_order, second_order, tolerance, most):
     """Minimise second_order·‖L x‖² + first_order·xᵀ L x over the unknown pixels of each row x of X, in place.
 
@@ -367,7 +366,7 @@ def solve(starts, others, weights, X, unknown, first_order, second_order, tolera
     return iteration
 
 
-@njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def entropic_weights(distances, offsets, weights):
     """Softmax of −D/τ over the neighbours of each centre; τ is the distance to the middle one."""
     H, W, K = distances.shape

@@ -14,9 +14,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
-import airnp.engines._cpu_kernels  # noqa: F401  # its listener says that numba compiles
+from airnp.engines._cpu_kernels import compiled
 
 _FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
 """Sums are reassociated so that they vectorise. There is no NaN and no infinity in what is summed.
@@ -27,7 +26,7 @@ the second where the process that compiled it ran the first.
 """
 
 
-@njit(nogil=True, cache=True, fastmath={"contract"}, forceinline=True)
+@compiled(nogil=True, fastmath={"contract"}, forceinline=True)
 def row_distances(X, Q, frame, y, left, right, patch, search, out, column):
     """‖Q ⊙ (patch − candidate)‖² of all patches of a row to all candidates around them.
 
@@ -76,7 +75,7 @@ def row_distances(X, Q, frame, y, left, right, patch, search, out, column):
                         total[x] += moved[x]
 
 
-@njit(nogil=True, cache=True, forceinline=True)
+@compiled(nogil=True, forceinline=True)
 def smallest(distances, places, count):
     """Move the ``count`` smallest distances to the front, with their places. Equal ones count by place."""
     low, high = 0, distances.size - 1
@@ -102,7 +101,7 @@ def smallest(distances, places, count):
             break
 
 
-@njit(nogil=True, cache=True, fastmath=_FASTMATH, forceinline=True)
+@compiled(nogil=True, fastmath=_FASTMATH, forceinline=True)
 def statistics(Z, V, ridge, noise, mean, deviation, spread, C):
     """Mean, deviations and the upper triangle of the covariance of a group's rows Z (K, d).
 
@@ -166,7 +165,7 @@ def statistics(Z, V, ridge, noise, mean, deviation, spread, C):
         C[a, a] += added
 
 
-@njit(nogil=True, cache=True, fastmath=_FASTMATH, forceinline=True)
+@compiled(nogil=True, fastmath=_FASTMATH, forceinline=True)
 def factor(A, n):
     """Overwrite the upper triangle of A (n, n) with U, A = UᵀU, row by row from the rows above."""
     for k in range(n):
@@ -189,7 +188,7 @@ def factor(A, n):
         row[0] = root
 
 
-@njit(nogil=True, cache=True, fastmath=_FASTMATH, forceinline=True)
+@compiled(nogil=True, fastmath=_FASTMATH, forceinline=True)
 def invert_factor(U, n, W):
     """Write U⁻ᵀ, which is lower triangular, to W (n, n)."""
     for i in range(n):
@@ -213,7 +212,7 @@ def invert_factor(U, n, W):
         row[i] = over
 
 
-@njit(nogil=True, cache=True, fastmath=_FASTMATH, forceinline=True)
+@compiled(nogil=True, fastmath=_FASTMATH, forceinline=True)
 def inverse(U, n, W, P):
     """Write (UᵀU)⁻¹ = WᵀW to both triangles of P; W is overwritten with U⁻ᵀ."""
     invert_factor(U, n, W)
@@ -237,7 +236,7 @@ def inverse(U, n, W, P):
             P[b, i] = P[i, b]
 
 
-@njit(nogil=True, cache=True, fastmath=_FASTMATH, forceinline=True)
+@compiled(nogil=True, fastmath=_FASTMATH, forceinline=True)
 def condition_on_precision(P, apart, gaps, count, A, W, filled, variance):
     """Conditional means (less the group's) and variances of ``count`` gaps, by P_mm; apart is 0 at gaps."""
     d = apart.size
@@ -272,7 +271,7 @@ def condition_on_precision(P, apart, gaps, count, A, W, filled, variance):
             total[b] += row[b] * row[b]
 
 
-@njit(nogil=True, cache=True, fastmath=_FASTMATH, forceinline=True)
+@compiled(nogil=True, fastmath=_FASTMATH, forceinline=True)
 def condition_on_covariance(C, apart, gaps, count, seen, n, A, W, filled, variance):
     """The same by C_oo, for rows with more gaps than observed entries; C has its upper triangle."""
     for a in range(n):
@@ -311,7 +310,7 @@ def condition_on_covariance(C, apart, gaps, count, seen, n, A, W, filled, varian
             spreads[b] -= row[b] * row[b]
 
 
-@njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def fill_rows(
     X, U, M, Q, frame, rows, columns, wanted, sweeps, first, step, patch, search, neighbours, answers,
     ridge, noise, softening, weight_one, value_one, sums, weights, counts,

@@ -66,9 +66,20 @@ def _controller() -> Any:
 
 def let_work(threads: int) -> None:
     """Set how many threads of numba's pool work on the chunks of the following operations."""
+    _launch()
     from numba import set_num_threads
 
     set_num_threads(threads)
+
+
+@cache
+def _launch() -> None:
+    """Start numba's pool, which would set the threads of everything that uses OpenMP, such as PyTorch."""
+    from numba import get_num_threads, set_num_threads
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(limits=None, user_api="openmp"):
+        set_num_threads(get_num_threads())
 
 
 @contextmanager
@@ -77,18 +88,22 @@ def using(threads: int) -> Iterator[int]:
 
     Yields the actual number: one in a forked process, and never more than numba's pool has.
     """
-    from numba import config
+    from numba import config, get_num_threads, set_num_threads
 
     threads = 1 if _forked else min(threads, int(getattr(config, "NUMBA_NUM_THREADS", 1)))
     before = current_threads()
     with _controller().limit(limits=1, user_api="blas"):
         if threads > 1:
-            let_work(threads)
+            _launch()
+            of_numba = get_num_threads()
+            set_num_threads(threads)
         _current.count = threads
         try:
             yield threads
         finally:
             _current.count = before
+            if threads > 1:
+                set_num_threads(of_numba)
 
 
 Result = TypeVar("Result")

@@ -39,7 +39,7 @@ def random(shape: Sequence[int], missing: float = 0.3, *, seed: Seed = None) -> 
     >>> round(1 - float(mask.mean()), 2)
     0.3
     """
-    return np.random.default_rng(seed).random(checked_shape(shape)) >= checked_share(missing)
+    return generator(seed).random(checked_shape(shape)) >= checked_share(missing)
 
 
 def rows(shape: Sequence[int], missing: float = 0.1, *, seed: Seed = None) -> Mask:
@@ -86,8 +86,16 @@ def columns(shape: Sequence[int], missing: float = 0.1, *, seed: Seed = None) ->
     *batch, m, n = checked_shape(shape)
     count = min(round(checked_share(missing) * n), n - 1)
     observed = np.broadcast_to(np.arange(n) >= count, (*batch, n))
-    kept = np.random.default_rng(seed).permuted(observed, axis=-1)
+    kept = generator(seed).permuted(observed, axis=-1)
     return np.repeat(kept[..., np.newaxis, :], m, axis=-2)
+
+
+def generator(seed: Seed) -> np.random.Generator:
+    """Return the generator that a seed means."""
+    try:
+        return np.random.default_rng(seed)
+    except (ValueError, TypeError) as error:
+        raise type(error)(f"seed: {error}, got {seed!r}") from None
 
 
 def checked_shape(shape: Any) -> tuple[int, ...]:

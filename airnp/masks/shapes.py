@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from airnp._checks import checked_whole
-from airnp.masks.sampling import Mask, Seed, checked_between, checked_shape
+from airnp.masks.sampling import Mask, Seed, checked_between, checked_shape, generator
 
 Box = tuple[int, int, int, int]
 
@@ -109,7 +109,7 @@ def scratches(shape: Sequence[int], count: int = 20, width: float = 3, *, seed: 
     radius = checked_between("width", width, "a finite number of at least 1", low=1) / 2
 
     # Entry (i, j) has its centre at (i, j), so the matrix reaches from -1/2 to m - 1/2 and n - 1/2.
-    ends = np.random.default_rng(seed).uniform(-0.5, [m - 0.5, n - 0.5], size=(*batch, count, 2, 2))
+    ends = generator(seed).uniform(-0.5, [m - 0.5, n - 0.5], size=(*batch, count, 2, 2))
     mask = np.ones((*batch, m, n), dtype=bool)
     for index in np.ndindex(*batch):
         for start, stop in ends[index]:

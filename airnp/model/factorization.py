@@ -64,31 +64,52 @@ def factor_gradients(
     return grads
 
 
-def needed_bytes(batch: Sequence[int], m: int, n: int, depth: int, rank: int | None, dtype: str) -> int:
-    """Return about how much a fit with learned graphs over rows and columns keeps at once.
+def needed_bytes(
+    batch: Sequence[int], m: int, n: int, depth: int, rank: int | None, dtype: str, graphs: int
+) -> int:
+    """Return about how much a fit keeps at once, or a little less.
 
-    Each parameter has two moments and a copy to fall back to; a factor has a gradient, a graph an adjacency
-    and a Gram matrix; besides there are the data and the products of the factors.
+    Each factor has two moments, a copy to fall back to and a gradient; besides there are the data, the
+    products of the factors, and the numbers of all dense graphs.
     """
     factors = sum(rows * columns for rows, columns in factor_shapes(m, n, depth, rank or min(m, n)))
-    graphs = m * m + n * n
-    numbers = 5 * factors + 6 * graphs + (6 + depth) * m * n
+    numbers = 5 * factors + graphs + (6 + depth) * m * n
     return math.prod(batch) * numbers * (4 if dtype == "float32" else 8)
 
 
 @contextmanager
 def explained_memory(
-    batch: Sequence[int], m: int, n: int, depth: int, rank: int | None, dtype: str
+    batch: Sequence[int],
+    m: int,
+    n: int,
+    depth: int,
+    rank: int | None,
+    dtype: str,
+    graphs: int,
+    room: int | None,
 ) -> Iterator[None]:
-    """Turn an array library's error about memory into one that says how much is needed and what helps."""
+    """Raise a MemoryError that says how much a fit needs and what helps, before it begins or in its place.
+
+    Parameters
+    ----------
+    batch, m, n, depth, rank, dtype
+        The fit.
+    graphs : int
+        Numbers that its dense graphs consist of.
+    room : int or None
+        Bytes that are free; None where nobody knows.
+    """
+    needed = needed_bytes(batch, m, n, depth, rank, dtype, graphs)
+    advice = ["a smaller rank= makes the factors thin", "a large picture can be done in tiles"]
+    if graphs > m * n:
+        advice.insert(0, "regularizers=[] learns no graphs, airnp.fit_sparse those of near rows alone")
+    if dtype == "float64":
+        advice.insert(0, "dtype='float32' halves that")
+    size = f"{math.prod(batch)} x {m}x{n}" if batch else f"{m}x{n}"
+    what = f"a fit of {size} in {dtype} needs about {needed / 2**30:.2g} GiB ({needed} bytes)"
+    if room is not None and needed > room:
+        raise MemoryError(f"{what}, there are {room / 2**30:.2g}: {', '.join(advice)}")
     try:
         yield
     except MemoryError as error:
-        needed = needed_bytes(batch, m, n, depth, rank, dtype) / 2**30
-        advice = ["a smaller rank= makes the factors thin", "a large picture can be done in tiles"]
-        if dtype == "float64":
-            advice.insert(0, "dtype='float32' halves that")
-        raise MemoryError(
-            f"{error}; with learned graphs, a fit of {math.prod(batch)} x {m}x{n} in {dtype} "
-            f"needs about {needed:.2g} GiB: {', '.join(advice)}"
-        ) from error
+        raise MemoryError(f"{error}; {what}: {', '.join(advice)}") from error

@@ -180,6 +180,10 @@ class Regularizer(ABC):
     def bind(self, problem: Problem) -> Term:
         """Check against a problem and return the term that does the arithmetic."""
 
+    def graph_numbers(self, m: int, n: int) -> int:
+        """Return how many numbers a fit of an m×n matrix keeps for a dense graph; 0 without one."""
+        return 0
+
     def bind_factored(self, problem: FactoredProblem) -> FactoredTerm:
         """Check against a problem in the factored form and return its term; raise if there is none."""
         raise ValueError(
@@ -216,6 +220,13 @@ def bound_nodes(axis: Any, problem: Problem) -> tuple[Transform, int]:
             f"for {shape}"
         )
     return transform, int(image.shape[-2])
+
+
+def node_count(axis: Any, m: int, n: int) -> int:
+    """Return how many rows T(X) has, without a problem; 0 for a user's own transform, which is not asked."""
+    if isinstance(axis, Blocks):
+        return (m // axis.height) * (n // axis.width)
+    return {"rows": m, "columns": n}.get(axis, 0) if isinstance(axis, str) else 0
 
 
 def checked_side(axis: Any) -> str:

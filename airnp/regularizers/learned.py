@@ -23,6 +23,7 @@ from airnp.regularizers.base import (
     bound_nodes,
     checked_side,
     checked_weight,
+    node_count,
 )
 from airnp.regularizers.candidates import Candidates, Nearest, checked_candidates
 from airnp.regularizers.factored_graphs import TurnedNodes, points_of, sides_of, softmax_adjacency
@@ -81,6 +82,10 @@ class AdaptiveLaplacian(Regularizer):
         transform, nodes = bound_nodes(self.axis, problem)
         weight = self._weight_beside(problem.fidelity_scale)
         return LearnedGraphTerm(weight, transform, self.adjacency, (*problem.batch, nodes, nodes))
+
+    def graph_numbers(self, m: int, n: int) -> int:
+        """Return the numbers of V, its two moments, a copy, the adjacency and the Gram matrix."""
+        return 6 * node_count(self.axis, m, n) ** 2
 
     def bind_factored(self, problem: FactoredProblem) -> FactoredTerm:
         """Return the term for a problem in the factored form."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 import io
 import os
+import warnings
 import zipfile
 from dataclasses import replace
 from importlib import import_module
@@ -15,7 +15,16 @@ import numpy as np
 
 from airnp._devices import available_memory
 from airnp.results.files import check_array_header, read_array
-from airnp.tables.table import Reading, Table, TableError, as_array, from_array, from_sparse, in_file_dtype
+from airnp.tables.table import (
+    MOST_EXACT,
+    Reading,
+    Table,
+    TableError,
+    as_array,
+    from_array,
+    from_sparse,
+    in_file_dtype,
+)
 from airnp.tables.text import find_column
 
 
@@ -116,16 +125,71 @@ def read_mtx(file: BinaryIO, reading: Reading) -> Table:
 
 
 def read_any_mtx(file: BinaryIO) -> Any:
-    """Return a matrix, sparse if the file says where each entry is."""
-    from scipy.io import mminfo, mmread
+    """Return a matrix, sparse if the file says where each entry is.
 
-    content = io.BytesIO(file.read())
-    if mminfo(content)[4] == "pattern":
+    SciPy's reader writes where no memory is its own if a file has more numbers than it declares.
+    """
+    text = io.StringIO(file.read().decode("ascii"))
+    banner = text.readline().lower().split()
+    form, field, symmetry = banner[2:] if len(banner) == 5 else ("", "", "")
+    if banner[:2] != ["%%matrixmarket", "matrix"] or form not in ("array", "coordinate"):
+        raise TableError("expected a first line such as: %%MatrixMarket matrix coordinate real general")
+    if field == "pattern":
         raise TableError("it stores where entries are, but not their values")
-    content.seek(0)
-    # SciPy 1.18 warns unless the kind of sparse matrix is named; before 1.15 there is no such argument.
-    named = {"spmatrix": False} if "spmatrix" in inspect.signature(mmread).parameters else {}
-    return mmread(content, **named)
+    if field not in _MTX_NUMBERS:
+        raise TableError(f"expected real numbers, found {field}")
+    if symmetry not in ("general", "symmetric", "skew-symmetric"):
+        raise TableError(f"expected a general, symmetric or skew-symmetric matrix, found {symmetry}")
+    line = text.readline()
+    while line and (not line.strip() or line.startswith("%")):
+        line = text.readline()
+    sizes = [int(size) for size in line.split()]
+    if len(sizes) != (2 if form == "array" else 3) or min(sizes) < 0:
+        raise TableError(f"expected the sizes of the matrix, found {line.strip()!r}")
+    m, n = sizes[:2]
+    if symmetry != "general" and m != n:
+        raise TableError(f"it declares a {symmetry} matrix of {m}x{n}")
+    number = _MTX_NUMBERS[field]
+    if form == "coordinate":
+        kind = np.dtype([("row", np.int64), ("column", np.int64), ("value", number)])
+        return _sparse_mtx(_lines_of_mtx(text, sizes[2], kind), m, n, symmetry)
+    gap = 1 if symmetry == "skew-symmetric" else 0  # its diagonal is zero and not stored
+    count = m * n if symmetry == "general" else (m - gap) * (m - gap + 1) // 2
+    values = _lines_of_mtx(text, count, np.dtype(number))
+    if symmetry == "general":
+        return values.reshape(n, m).T
+    matrix = np.zeros((n, n), number)
+    matrix.T[np.tri(n, k=-gap, dtype=bool).T] = values  # column by column
+    mirrored = np.tril(matrix, -1).T
+    return matrix + (mirrored if symmetry == "symmetric" else -mirrored)
+
+
+_MTX_NUMBERS: dict[str, Any] = {"real": np.float64, "double": np.float64, "integer": np.int64}
+
+
+def _lines_of_mtx(text: io.StringIO, count: int, dtype: np.dtype[Any]) -> Any:
+    """Return the numbers of a Matrix Market file, which has as many lines as it declares."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "loadtxt: input contained no data", UserWarning)
+        found = np.loadtxt(text, dtype=dtype, comments=None, ndmin=1)
+    if found.shape != (count,):
+        raise TableError(f"it declares {count} lines of numbers, and has others")
+    return found
+
+
+def _sparse_mtx(entries: Any, m: int, n: int, symmetry: str) -> Any:
+    from scipy.sparse import coo_array
+
+    rows, columns, values = entries["row"] - 1, entries["column"] - 1, entries["value"]
+    for places, size in ((rows, m), (columns, n)):
+        if len(places) and not (places.min() >= 0 and places.max() < size):
+            raise TableError(f"an entry is at {places.min() + 1} or {places.max() + 1}, outside of {m}x{n}")
+    if symmetry != "general":
+        away = rows != columns
+        mirrored = values[away] if symmetry == "symmetric" else -values[away]
+        rows, columns = np.concatenate([rows, columns[away]]), np.concatenate([columns, rows[away]])
+        values = np.concatenate([values, mirrored])
+    return coo_array((values, (rows, columns)), shape=(m, n))
 
 
 def write_mtx(file: BinaryIO, table: Table) -> None:
@@ -157,15 +221,20 @@ def read_parquet(file: BinaryIO, reading: Reading) -> Table:
     plain = isinstance(frame.index, pandas.RangeIndex) and frame.index.name is None
     corner = None if plain or frame.index.name is None else str(frame.index.name)
     dtypes = [np.dtype(getattr(kind, "numpy_dtype", kind)) for kind in frame.dtypes]
-    return Table(values, None if plain else frame.index, frame.columns, corner, dtypes=dtypes)
+    large = (np.abs(values) > MOST_EXACT).any() and any(kind.kind in "iu" for kind in dtypes)
+    cells = frame.to_numpy(dtype=object) if large else None
+    return Table(values, None if plain else frame.index, frame.columns, corner, dtypes=dtypes, cells=cells)
 
 
 def _frame_index(frame: Any, reading: Reading) -> int | None:
-    """Return the column with the row labels: the one that the user names, or the first if it is text."""
+    """Return the column with the row labels: the one that is named, or the first if it is text or dates."""
     if reading.index is not None:
         return find_column(reading.index, frame.columns, frame.shape[1])
-    first_is_text = frame.shape[1] > 1 and getattr(frame.dtypes.iloc[0], "kind", "O") not in "biuf"
-    return 0 if first_is_text else None
+    if frame.shape[1] < 2:
+        return None
+    first = frame.iloc[:, 0]
+    words = all(isinstance(value, str) for value in first.dropna()) and first.notna().any()
+    return 0 if words or getattr(first.dtype, "kind", "O") == "M" else None
 
 
 def write_parquet(file: BinaryIO, table: Table) -> None:
@@ -176,10 +245,7 @@ def write_parquet(file: BinaryIO, table: Table) -> None:
     if len(set(names)) < len(names):
         raise TableError(".parquet cannot hold two columns of the same name")
     dtypes = table.dtypes or [table.values.dtype] * len(names)
-    numbers = {
-        name: in_file_dtype(values, dtype)
-        for name, values, dtype in zip(names, table.values.T, dtypes, strict=True)
-    }
+    numbers = {name: in_file_dtype(table, place, dtypes[place]) for place, name in enumerate(names)}
     index = None if table.rows is None else pandas.Index(table.rows, name=table.corner or None)
     frame = pandas.DataFrame(numbers, index=index)
     frame.to_parquet(file, engine="pyarrow", index=table.rows is not None)

@@ -14,9 +14,15 @@ kind            which columns                           inside
 
 from __future__ import annotations
 
+<<<<<<< HEAD
 import warnings
 from collections.abc import Sequence
+=======
+from collections.abc import Collection, Hashable, Sequence
+>>>>>>> edges
 from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -152,7 +158,7 @@ def _exact(dtype: Any) -> str:
     return "timedelta64[ns]" if getattr(dtype, "kind", "M") == "m" else "datetime64[ns]"
 
 
-def kinds_of(frame: Any, identifiers: Any = "auto") -> list[ColumnKind]:
+def kinds_of(frame: Any, identifiers: Any = "auto", ignored: Collection[Any] = ()) -> list[ColumnKind]:
     """Return the kinds of the columns of a DataFrame.
 
     Parameters
@@ -160,8 +166,15 @@ def kinds_of(frame: Any, identifiers: Any = "auto") -> list[ColumnKind]:
     frame : DataFrame (n, d)
     identifiers : "auto" or list of labels
         Columns that only tell rows apart. ``"auto"``: those that look like it, see :func:`is_identifier`.
+    ignored : collection of labels
+        Further ones.
     """
-    return [_kind(frame[name], name, identifiers) for name in frame.columns]
+    return [
+        ColumnKind(name, "identifier", frame[name].dtype)
+        if name in ignored
+        else _kind(frame[name], name, identifiers)
+        for name in frame.columns
+    ]
 
 
 def _kind(column: Any, name: Any, identifiers: Any) -> ColumnKind:
@@ -185,6 +198,13 @@ def _kind(column: Any, name: Any, identifiers: Any) -> ColumnKind:
         return _numbers(observed, name, identifiers)
     if hasattr(dtype, "categories"):
         return ColumnKind(name, "ordered" if dtype.ordered else "category", dtype, list(dtype.categories))
+    # Numbers that NumPy has no type for would be taken for words.
+    strange = [v for v in observed if isinstance(v, Decimal | Fraction) or not isinstance(v, Hashable)]
+    if strange:
+        raise ValueError(
+            f"X: column {name!r} holds values of type {type(strange[0]).__name__}; expected numbers, words, "
+            "booleans or dates: convert it, or name it as an identifier (--ignore)"
+        )
     different = sorted(observed.unique(), key=lambda value: (str(type(value)), value))
     if set(map(type, different)) <= {bool}:
         return ColumnKind(name, "boolean", dtype, [False, True])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -88,6 +88,8 @@ class Sheet:
     encoding : str
     manners : list of Manner
         One for each column.
+    odd : dict of label to str
+        Columns that are numbers but for few cells, and the first of these.
     """
 
     frame: Any
@@ -96,6 +98,16 @@ class Sheet:
     delimiter: str = ","
     encoding: str = "utf-8"
     manners: list[Manner] = field(default_factory=list)
+    odd: dict[Any, str] = field(default_factory=dict)
+
+    def check_words(self, ignored: Collection[Any]) -> None:
+        """Raise unless columns of words are that: an odd cell would keep a column of numbers from it."""
+        for name, cell in self.odd.items():
+            if name not in ignored:
+                raise TableError(
+                    f"column {name!r}: {cell!r} is not a number, as most of its cells are "
+                    f"(--missing {cell!r} if that means missing, --ignore {name!r} to carry it through)"
+                )
 
     def notes(self) -> list[str]:
         """Return in words what was guessed about the columns."""
@@ -208,14 +220,18 @@ def _parsed(text: str, reading: Reading, decimal: str, encoding: str, delimiter:
         raise TableError("there are no cells below the header")
     pandas = _pandas()
     codes = [number for number in map(number_of, reading.missing) if number is not None]
-    columns, manners = [], []
+    columns, manners, odd = [], [], {}
     for j in range(width):
-        values, manner = _column([line[j] for line in body], missing, codes, decimal)
+        column = [line[j] for line in body]
+        values, manner = _column(column, missing, codes, decimal)
+        if values.dtype == object and (cell := _odd_cell(column, missing, decimal)) is not None:
+            odd[j] = cell
         columns.append(pandas.Series(values))
         manners.append(manner)
     frame = pandas.concat(columns, axis=1)
     frame.columns = _different(names)
-    return Sheet(frame, body, header, delimiter, encoding, manners)
+    named = {frame.columns[j]: cell for j, cell in odd.items()}
+    return Sheet(frame, body, header, delimiter, encoding, manners, named)
 
 
 def _has_names(cells: list[list[str]], missing: frozenset[str]) -> bool:
@@ -287,6 +303,7 @@ def _column(
     return _words(cells, gaps), Manner()
 
 
+<<<<<<< HEAD
 def _iso(found: re.Match[str]) -> str:
     if found.re is not _DOTTED_DATE:
         return found[0]
@@ -302,6 +319,17 @@ def _read_as_text(column: Any, decimal: str) -> Any:
     cells = ["" if gone else value.strip() for value, gone in zip(column, column.isna(), strict=True)]
     values, _ = _column(cells, frozenset({""}), [], decimal)
     return column if values.dtype == object else _pandas().Series(values, index=column.index)
+=======
+def _odd_cell(cells: list[str], missing: frozenset[str], decimal: str) -> str | None:
+    """Return the first cell of a column of words that is none, if most others are numbers.
+
+    Numbers with leading zeros are names. Words that come again, such as 1, 2 and 3+, are categories.
+    """
+    known = [cell for cell in cells if cell.lower() not in missing]
+    odd = [cell for cell in known if number_of(cell.replace(decimal, ".")) is None]
+    mostly_numbers = 0 < 2 * len(odd) < len(known)
+    return odd[0] if mostly_numbers and 2 * len(set(known)) > len(known) else None
+>>>>>>> edges
 
 
 def _words(cells: list[str], gaps: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:

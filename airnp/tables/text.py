@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -43,15 +43,18 @@ def read_text(file: BinaryIO, reading: Reading, delimiter: str | None) -> Table:
     index = index_column(names, body, missing, reading)
     columns = [number for number in range(len(cells[0])) if number != index]
     values = np.empty((len(body), len(columns)))
+    written = np.empty(values.shape, dtype=object)
     for place, line in enumerate(body):
         for target, number in enumerate(columns):
             values[place, target] = _value(line[number], missing, lines[place + header], number, names)
+            written[place, target] = line[number]
     return Table(
         values,
         rows=None if index is None else [line[index] for line in body],
         columns=None if names is None else [names[number] for number in columns],
         corner=None if index is None or names is None else names[index],
         delimiter=delimiter,
+        cells=written,
     )
 
 
@@ -86,7 +89,11 @@ def write_text(file: BinaryIO, table: Table, delimiter: str) -> None:
         writer.writerow([*corner, *table.columns])
     for number, line in enumerate(table.values):
         label = [] if table.rows is None else [table.rows[number]]
-        writer.writerow([*label, *map(_cell, line)])
+        cells: Iterator[str] = map(_cell, line)
+        if table.kept is not None and table.cells is not None:
+            originals = zip(cells, table.cells[number], table.kept[number], strict=True)
+            cells = (str(old) if kept else new for new, old, kept in originals)
+        writer.writerow([*label, *cells])
     text.detach()  # writes what is left; the caller closes the file
 
 
@@ -147,14 +154,18 @@ def has_header(cells: Cells, missing: frozenset[str]) -> bool:
 def index_column(
     names: list[str] | None, body: Cells, missing: frozenset[str], reading: Reading
 ) -> int | None:
-    """Return the column with the row labels: by default the first, if it holds text or has no name."""
+    """Return the column with the row labels: by default the first, if it holds text alone or has no name.
+
+    A single odd cell among numbers does not make labels of them.
+    """
     if reading.index is not None:
         return find_column(reading.index, names, len(body[0]) if body else 0)
     width = len(names) if names is not None else len(body[0])
     if width == 1:
         return None
     unnamed = names is not None and not names[0] and all(line[0] for line in body)
-    return 0 if unnamed or any(is_text(line[0], missing) for line in body) else None
+    known = [line[0] for line in body if line[0].lower() not in missing]
+    return 0 if unnamed or (known and all(is_text(cell, missing) for cell in known)) else None
 
 
 def find_column(wanted: str, names: Sequence[Any] | None, width: int) -> int | None:

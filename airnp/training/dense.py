@@ -7,9 +7,15 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from array_api_compat import is_cupy_namespace, is_numpy_namespace
 
 from airnp._arrays import Array, dtype_name, from_numpy, to_numpy
+<<<<<<< HEAD
 from airnp.data.holdout import hold_out
+=======
+from airnp._devices import available_memory, device_memory
+from airnp.data.holdout import how_many, like_the_gaps
+>>>>>>> edges
 from airnp.data.inputs import Labels, Observations
 from airnp.data.linearmaps import Transform, measurement_operator
 from airnp.data.normalization import Normalization
@@ -53,10 +59,15 @@ class DenseTask:
         return (*batch, *self.data.shape)
 
     @property
-    def sizes(self) -> tuple[tuple[int, ...], int, int, int, int | None, str]:
-        """Shape of the stack, m, n, depth, rank and dtype, as :func:`explained_memory` takes them."""
-        settings = self.settings
-        return self.truth_shape[:-2], *self.data.shape, settings.depth, settings.rank, self.dtype
+    def sizes(self) -> tuple[tuple[int, ...], int, int, int, int | None, str, int, int | None]:
+        """What :func:`explained_memory` takes, from the shape of the stack to the bytes that are free."""
+        settings, (m, n), xp = self.settings, self.data.shape, self.xp
+        graphs = sum(regularizer.graph_numbers(m, n) for regularizer in settings.regularizers)
+        rank = settings.rank if isinstance(settings.rank, int) and 0 < settings.rank <= min(m, n) else None
+        room = available_memory() if is_numpy_namespace(xp) else None
+        if is_cupy_namespace(xp):
+            room = device_memory(self.data.observations.device)
+        return self.truth_shape[:-2], m, n, settings.depth, rank, self.dtype, graphs, room
 
     @property
     def observed(self) -> Bools | None:

@@ -36,7 +36,11 @@ class Loop:
         self._file = None if options.checkpoint is None else CheckpointFile(task, rule, options)
 
     def run(self) -> Any:
-        """Iterate until a rule, the callback, the user or ``max_iter`` ends the fit; return the result."""
+        """Iterate until a rule, the callback, the user or ``max_iter`` ends the fit; return the result.
+
+        Raise KeyboardInterrupt if the user ends it before the first iteration: there is no result then, but
+        a checkpoint to go on from.
+        """
         run = self._run
         try:
             with ProgressBar(run.options.max_iter, run.options.progress) as bar:
@@ -56,6 +60,8 @@ class Loop:
         result = run.result(reason)
         if self._file is not None:
             self._file.write(result, state, finished=not by_user, used_up=run.phases.used_up)
+        if by_user and result.n_iter == 0:
+            raise KeyboardInterrupt
         return result
 
     def _all_phases(self, bar: ProgressBar) -> tuple[str, bool]:

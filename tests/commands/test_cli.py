@@ -42,6 +42,17 @@ def failing(error):
 # --- the command line as a whole ---
 
 
+def test_a_full_disk_behind_standard_output_is_no_mistake_of_the_user():
+    with open("/dev/full", "w") as full:
+        code = "import sys; from airnp.commands.main import main; sys.exit(main(['info']))"
+        environment = {**os.environ, "PYTHONPATH": str(Path(airnp.__file__).resolve().parents[1])}
+        command = [sys.executable, "-c", code]
+        done = subprocess.run(
+            command, stdout=full, stderr=subprocess.PIPE, text=True, env=environment, check=False
+        )
+    assert (done.returncode, done.stderr) == (1, "airnp info: [Errno 28] No space left on device\n")
+
+
 @pytest.mark.parametrize("words", [["-m", "airnp"], ["-c", "from airnp.commands.main import main; main()"]])
 def test_version_in_a_process_of_its_own(words):
     with start(*words, "--version") as started:

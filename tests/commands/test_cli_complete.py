@@ -8,9 +8,11 @@ import signal
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.io
 import scipy.sparse
@@ -473,6 +475,92 @@ def test_ctrl_c_writes_the_result_so_far(json_wanted):
         assert 0 < done["iterations"] < 1_000_000
     else:
         assert "wrote the result so far to b.npy" in out
+
+
+IDS = "name,a,b\nx,1234567890123456789,1.10\ny,,+2e3\nz,1234567890123456791,\nw,7,0.50\n"
+
+
+@pytest.mark.parametrize("method", ["", "--method air", "--regularizers air"])
+def test_cells_come_back_to_the_character(capsys, method):
+    write("ids.csv", IDS)
+    assert (
+        main(
+            f"complete ids.csv -o out.csv {method} --max-iter 20 --quiet"
+            if method
+            else "complete ids.csv -o out.csv --quiet"
+        )
+        == 0
+    )
+    for before, after in zip(cells("ids.csv"), cells("out.csv"), strict=True):
+        assert all(new == old or not old for old, new in zip(before, after, strict=True))
+
+
+def test_integers_of_arrays_stay_what_they_are(capsys):
+    large = np.random.default_rng(0).integers(2**60, 2**62, (6, 5))
+    mask = np.random.default_rng(1).random(large.shape) < 0.7
+    np.save("a.npy", large)
+    np.save("m.npy", mask)
+    line = f"complete a.npy --mask m.npy -o b.npy --force {QUICK}"
+    assert "--round fills in whole numbers" in mistake(capsys, line)
+    assert "which --checkpoint stores" in mistake(capsys, f"{line} --checkpoint run.npz --round")
+    assert main(f"{line} --round") == 0
+    filled = np.load("b.npy")
+    assert filled.dtype == large.dtype
+    np.testing.assert_array_equal(filled[mask], large[mask])
+    assert main(f"complete a.npy --mask m.npy -o b.csv {QUICK}") == 0
+    assert [
+        cell
+        for line, row in zip(cells("b.csv"), mask, strict=True)
+        for cell, there in zip(line, row, strict=True)
+        if there
+    ] == [str(v) for v in large[mask]]
+    write("ids.csv", IDS)
+    assert ".csv and .tsv keep the cells" in mistake(capsys, f"complete ids.csv -o c.npy {QUICK}")
+
+
+@pytest.mark.parametrize("method", ["auto", "air"])
+def test_integers_of_parquet_files_stay_what_they_are(method):
+    large = np.random.default_rng(0).integers(2**60, 2**62, (8, 3))
+    mask = np.random.default_rng(1).random(large.shape) < 0.7
+    np.save("m.npy", mask)
+    pd.DataFrame(large, columns=list("abc")).to_parquet("a.parquet")
+    options = "--method auto --quiet" if method == "auto" else f"--round --regularizers air {QUICK}"
+    assert main(f"complete a.parquet --mask m.npy -o b.parquet {options}") == 0
+    filled = pd.read_parquet("b.parquet")
+    assert all(dtype.kind == "i" for dtype in filled.dtypes)
+    np.testing.assert_array_equal(filled.to_numpy(np.int64)[mask], large[mask])
+
+
+@pytest.mark.parametrize("options", ["--regularizers air", "--method auto"])
+def test_one_odd_cell_does_not_make_words_of_numbers(capsys, options):
+    odd = "a,b,c\n1,2,3\nx1,3,4\n3,,5\n4,5,6\n5,6,\n"
+    write("odd.csv", odd)
+    said = mistake(capsys, f"complete odd.csv -o out.csv {options}")
+    assert "'x1' is not a number" in said
+    assert "--missing" in said
+    assert main(f"complete odd.csv -o out.csv {options} --missing x1 --quiet") == 0
+    assert float(cells("out.csv")[2][0])
+    write("labels.csv", "a,b,c\nu,2,3\nv,,4\nw,4,5\n")
+    done = facts(capsys, "complete labels.csv -o out2.csv --regularizers air --max-iter 5")
+    assert done["index"] == "a"
+
+
+@pytest.mark.parametrize("options", ["--regularizers air", "--method auto"])
+def test_columns_of_parquet_that_are_no_numbers_are_refused_by_name(capsys, options):
+    b = [1.0, np.nan, 3.0, 4.0]
+    for column in ([Decimal("1.5"), None, Decimal("2.5"), Decimal("3")], [[1], [2], [3], [4]]):
+        pd.DataFrame({"a": column, "b": b}).to_parquet("odd.parquet")
+        assert "'a'" in mistake(capsys, f"complete odd.parquet -o out.parquet {options} --force")
+    assert main("complete odd.parquet -o out.parquet --ignore a --quiet") == 0
+
+
+def test_ctrl_c_before_the_first_iteration_writes_nothing(ratings, capsys, monkeypatch):
+    from airnp.training.steps import Steps
+
+    fail_with(monkeypatch, KeyboardInterrupt(), Steps, "attempt")
+    for line in (f"ratings.csv -o out.csv {QUICK}", f"ratings.csv -o out.csv --method air {QUICK}"):
+        assert mistake(capsys, f"complete {line}", code=130) == "interrupted"
+        assert not Path("out.csv").exists()
 
 
 # --- airnp graph ---

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import resource
 import subprocess
 import sys
 import threading
@@ -19,6 +20,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from numba import config as numba_config
 from numba import njit
 
 import airnp
@@ -306,6 +308,25 @@ def test_an_unwritable_cache_is_not_used():
     assert readonly.stdout == normal.stdout
 
 
+def test_a_fit_leaves_the_threads_of_others_as_they_are():
+    """Numba's pool would set the threads of OpenMP, which PyTorch uses, too."""
+    pytest.importorskip("torch")
+    code = """
+import torch, airnp, numba, numpy as np
+from threadpoolctl import threadpool_info
+before = torch.get_num_threads()
+limits = {each["filepath"]: each["num_threads"] for each in threadpool_info()}
+for _ in range(2):
+    airnp.fit(np.eye(40) + 1, max_iter=3, stop=None, seed=0, engine=airnp.CPU(threads=2))
+    assert torch.get_num_threads() == before
+    after = {each["filepath"]: each["num_threads"] for each in threadpool_info()}
+    assert {name: after[name] for name in limits} == limits
+    assert numba.get_num_threads() == 2
+"""
+    done = run_python(code, NUMBA_NUM_THREADS="2", OMP_NUM_THREADS="1")
+    assert done.returncode == 0, done.stderr
+
+
 def test_two_processes_may_compile_at_once(tmp_path):
     found: list[subprocess.CompletedProcess] = []
     workers = [
@@ -345,3 +366,47 @@ def test_the_first_fit_prints_that_it_compiles(tmp_path):
     first, second = (run_python(code, NUMBA_CACHE_DIR=str(tmp_path)) for _ in range(2))
     assert "compiling" in first.stderr
     assert "compiling" not in second.stderr
+
+
+@pytest.fixture
+def double(tmp_path, monkeypatch):
+    """Return a function that is compiled anew at each call of the fixture's value, with a cache on disk."""
+    monkeypatch.setattr(numba_config, "CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(_cpu_kernels._Cache, "_failed", False)
+
+    def twice(x):
+        return 2 * x
+
+    return lambda: _cpu_kernels.compiled(nogil=True)(twice)
+
+
+@pytest.mark.parametrize("suffix", ["nbi", "nbc"])
+@pytest.mark.parametrize("content", [b"", b"cut", None], ids=["empty", "garbage", "half"])
+def test_a_cache_of_broken_files_is_named_once_and_not_used(double, tmp_path, capsys, suffix, content):
+    assert double()(21) == 42
+    paths = list(tmp_path.rglob(f"*.{suffix}"))
+    assert len(paths) == 1
+    whole = paths[0].read_bytes()
+    paths[0].write_bytes(whole[: len(whole) // 2] if content is None else content)
+    broken, again = double(), double()
+    assert broken(21) == again(21) == 42
+    assert broken(1.5) == 3.0
+    said = capsys.readouterr().err
+    assert said.count("cannot be used") == 1
+    assert str(paths[0].parent) in said
+
+
+def test_a_full_disk_is_named_once_and_fits_go_on(double, capsys):
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))  # every write fails, as on a full disk
+    try:
+        assert double()(21) == 42
+        assert double()(21) == 42
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert capsys.readouterr().err.count("cannot be used (OSError: ") == 1
+
+
+def test_every_kernel_has_the_cache_that_goes_on():
+    sources = sorted(Path(_cpu_kernels.__file__).parent.glob("*.py"))
+    assert [path.name for path in sources if "cache=True" in path.read_text(encoding="utf-8")] == []

@@ -85,6 +85,31 @@ def test_npy_files_that_declare_more_than_they_hold_are_refused(tmp_path: Path) 
         tables.read(archive)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "matrix array real general\n2 2\n1\n2\n3\n4\n5\n6\n",
+        "matrix array real general\n1 2\n1\n2\n3\n",
+        "matrix array real general\n1000000 1000000\n1\n",
+        "matrix array real symmetric\n2 3\n1\n2\n3\n",
+        "matrix array real symmetric\n2 2\n1\n2\n3\n4\n",
+        "matrix coordinate real general\n2 2 1\n1 1 5\n2 2 6\n",
+        "matrix coordinate real general\n2 2 1\n3 1 5\n",
+        "matrix coordinate real general\n2 2 1\n0 1 5\n",
+        "matrix coordinate real general\n2 2 1\n-1 1 5\n",
+        "matrix coordinate real general\n2 2 1\n1 1 5 6\n",
+        "matrix coordinate real general\n100000000 100000000 1\n1 1 5\n",
+    ],
+)
+def test_matrix_market_files_with_other_numbers_than_they_declare_are_refused(
+    tmp_path: Path, text: str
+) -> None:
+    path = tmp_path / "odd.mtx"
+    path.write_text("%%MatrixMarket " + text)
+    with pytest.raises(tables.TableError, match=r"odd\.mtx: "):
+        tables.read(path)
+
+
 def test_archives_with_overlapping_members_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "overlap.npz"
     np.savez(path, X=np.ones((50, 50)))

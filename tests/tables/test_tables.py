@@ -219,7 +219,7 @@ def test_one_of_several_arrays(tmp_path):
         ("a.npy", np.ones((0, 2)), "there are no numbers in it"),
         ("a.npy", b"no array", "cannot be read as .npy"),
         ("a.npz", b"no archive", "cannot be read as .npz"),
-        ("a.mtx", b"no matrix", "cannot be read as .mtx"),
+        ("a.mtx", b"no matrix", "expected a first line such as: %%MatrixMarket"),
         ("a.mtx", b"%%MatrixMarket matrix coordinate pattern general\n1 1 1\n1 1\n", "not their values"),
         ("a.csv.gz", b"not packed", "cannot be read as .csv.gz"),
         ("a.csv.gz", gzip.compress(b"1,2\n" * 999, mtime=0)[:-20], "cannot be read as .csv.gz"),
@@ -310,3 +310,21 @@ def test_whole_columns():
 def test_places_have_names():
     assert Table(VALUES).place(0, 1) == "row 1, column 2"
     assert Table(VALUES, ["a", "b", "c"], ["x", "y", "z"]).place(2, 0) == "row 'c', column 'x'"
+
+
+@pytest.mark.parametrize("symmetry", ["general", "symmetric", "skew-symmetric"])
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("dtype", [float, np.int64])
+def test_matrix_market_files_are_read_as_scipy_reads_them(tmp_path, symmetry, sparse, dtype):
+    rng = np.random.default_rng(0)
+    matrix = rng.integers(-9, 9, (5, 5)).astype(dtype)
+    matrix = {"general": matrix[:, :4], "symmetric": matrix + matrix.T, "skew-symmetric": matrix - matrix.T}[
+        symmetry
+    ]
+    path = tmp_path / "a.mtx"
+    scipy.io.mmwrite(
+        path, scipy.sparse.coo_array(matrix) if sparse else matrix, symmetry=symmetry, comment="x\ny"
+    )
+    found = tables.read(path)
+    expected = np.where(matrix == 0, np.nan, matrix) if sparse else matrix
+    np.testing.assert_array_equal(found.values, expected)
