@@ -24,7 +24,7 @@ from airnp.model.fidelity import Huber, Squared
 from airnp.model.initialization import Balanced, Gaussian
 from airnp.model.objective import Objective
 from airnp.optimizers import Adam, ExponentialDecay, GradientDescent
-from airnp.ratings.ratings import fit_ratings
+from airnp.ratings import fit_ratings
 from airnp.regularizers import *  # noqa: F403  # what its __all__ names; a new one is exported by itself
 from airnp.results.files import load
 from airnp.results.history import History

@@ -37,7 +37,7 @@ from airnp.commands.fits import (
 )
 from airnp.commands.tables import add_text_arguments, check_within_bounds
 from airnp.data.interactions import Ids
-from airnp.ratings.ratings import rated_model
+from airnp.ratings import rated_model
 from airnp.tables import triples
 from airnp.tables.triples import Layout, Triples
 
@@ -116,7 +116,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     add_text_arguments(group)
     group = parser.add_argument_group("the fit")
     group.add_argument("--rank", type=whole_number(1), metavar="N", help="length of a factor (128)")
-    group.add_argument("--max-iter", type=whole_number(1), metavar="N", help="iterations at most (1000)")
+    group.add_argument("--max-iter", type=whole_number(1), metavar="N", help="iterations at most (400)")
     group.add_argument("--seed", type=whole_number(0), metavar="N", help="another start (0)")
     group.add_argument("--threads", type=whole_number(1), metavar="N", help="CPU threads (all processors)")
     add_run_arguments(parser)
@@ -264,7 +264,7 @@ def _read_pairs(options: argparse.Namespace, known_users: list[Any], known_items
 
 def _check_run(options: argparse.Namespace, ratings: Any) -> None:
     """Raise a UsageError unless ``--resume`` names a run that fits these ratings."""
-    from airnp.ratings.ratings import RATING_DTYPE
+    from airnp.ratings import RATING_DTYPE
     from airnp.results.files import is_sparse_form, read_header
     from airnp.training.sparse import check_same_data
 

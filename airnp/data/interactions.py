@@ -159,6 +159,20 @@ def split(
     return found
 
 
+def latest(times: Any, share: float) -> npt.NDArray[np.bool_]:
+    """Return which ratings are the latest share of all; of those at one time, the last ones.
+
+    Examples
+    --------
+    >>> latest([5, 1, 4, 2], 0.5).tolist()
+    [True, False, True, False]
+    """
+    order = np.argsort(np.asarray(times), kind="stable")
+    found = np.zeros(len(order), bool)
+    found[order[len(order) - round(share * len(order)) :]] = True
+    return found
+
+
 def _from_sparse(R: Any) -> Interactions:
     stored_entries("R", R)  # refuses what a sparse matrix may hold and ratings may not
     return Interactions(R, Ids(range(R.shape[0])), Ids(range(R.shape[1])))

