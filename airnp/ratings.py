@@ -45,8 +45,10 @@ _DECAYS = (0.4, 1.2)
 _LEAST_GAIN = 1e-4
 """Share of the error by which other decays have to be better."""
 
-_SURE = 1.0
-"""By how many of its standard errors the squared error has to be below that of the offsets alone."""
+_SURE, _CONFIRMED, _PLAIN = 1.0, 0.5, 3.0
+"""By how many of its standard errors the squared error has to be below that of the offsets alone: on the
+ratings that chose the decays, and, because the best of several trials looks better than it is, on others.
+Above the third there is no doubt."""
 
 _ALONE = 40
 """Iterations with the strongest decays, after which nothing is left of the first factors."""
@@ -276,7 +278,7 @@ class Trials:
             self._entries = read_entries(R, np.float64, weights)
         self._shrinkage = chosen_shrinkage(R, weights, times)
         self._spread = self._relative_spread()
-        self._folds = _folds(self._entries.nnz, times)
+        self._folds, self._others = _folds(self._entries.nnz, times)
         # A rank that is too large is left as it is, for the first fit to refuse.
         rank = _TRIAL_RANK if _TRIAL_RANK < options["rank"] <= min(R.shape) else options["rank"]
         self._options = {**options, "rank": rank}
@@ -291,11 +293,12 @@ class Trials:
         try:
             for axis in (0, 1):
                 place = self._walk(place, axis)
+            trial = self._trial(place)
+            helps = trial.gain >= _SURE and self._is_confirmed(place)
         except KeyboardInterrupt:
             self.interrupted = True
             return self._settings(place, limit)
-        trial = self._trial(place)
-        if trial.gain < _SURE:
+        if not helps:
             return self._settings((_FURTHEST, _FURTHEST), min(_ALONE, limit))
         first, second = (place[axis] + self._offside(place, axis) for axis in (0, 1))
         return self._settings((first, second), trial.iterations)
@@ -324,14 +327,20 @@ class Trials:
         bend = before.error - 2 * self._known[place].error + after.error
         return float(np.clip((before.error - after.error) / (2 * bend), -0.5, 0.5)) if bend > 0 else 0.0
 
+    def _is_confirmed(self, place: Place) -> bool:
+        """Whether ratings that did not choose the decays say, too, that factors help."""
+        if self._trial(place).gain >= _PLAIN or not self._others:
+            return True
+        return self._tried(place, self._others).gain >= _CONFIRMED
+
     def _trial(self, place: Place) -> Trial:
         if place not in self._known:
-            self._known[place] = self._tried(place)
+            self._known[place] = self._tried(place, self._folds)
         return self._known[place]
 
-    def _tried(self, place: Place) -> Trial:
+    def _tried(self, place: Place, folds: list[npt.NDArray[np.bool_]]) -> Trial:
         settings = self._settings(place, self._options["max_iter"])
-        curves = [self._curve(settings, held) for held in self._folds]
+        curves = [self._curve(settings, held) for held in folds]
         # A fit that ended before the others stays as bad as it was then.
         length = max(map(len, curves))
         padded = [np.pad(curve, ((0, length - len(curve)), (0, 0)), mode="edge") for curve in curves]
@@ -393,17 +402,17 @@ def _moved(place: Place, axis: int, step: int) -> Place:
     return (place[0] + step, place[1]) if axis == 0 else (place[0], place[1] + step)
 
 
-def _folds(count: int, times: Any) -> list[npt.NDArray[np.bool_]]:
-    """Return which ratings to hold out, in each turn: 5 % to a fifth of them."""
+def _folds(count: int, times: Any) -> tuple[list[npt.NDArray[np.bool_]], list[npt.NDArray[np.bool_]]]:
+    """Return which ratings to hold out in each turn, 5 % to a fifth of them, and others in further turns."""
     share = min(0.2, max(0.05, _HELD_OUT / count))
     if times is not None:
-        return [latest(times, share)]
-    wanted = max(1, round(share * count))
+        return [latest(times, share)], []
+    wanted = max(1, int(share * count))
     turns = min(_TURNS, -(-_HELD_OUT // wanted))
-    order = np.random.default_rng(0).permutation(count)
     places = np.empty(count, np.int64)
-    places[order] = np.arange(count) // wanted
-    return [places == turn for turn in range(turns)]
+    places[np.random.default_rng(0).permutation(count)] = np.arange(count) // wanted
+    all_turns = [places == turn for turn in range(min(2 * turns, count // wanted))]
+    return all_turns[:turns], all_turns[turns:]
 
 
 def rated_model(result: SparseFitResult, ratings: Any, users: Ids, items: Ids) -> RatingsModel:

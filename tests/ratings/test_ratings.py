@@ -73,7 +73,7 @@ def test_the_latest_ratings_are_held_out():
     found = trials(R.tocsr(), np.arange(R.nnz))
     assert [int(held.sum()) for held in found._folds] == [round(0.2 * R.nnz)]
     assert np.flatnonzero(found._folds[0])[0] == round(0.8 * R.nnz)
-    assert len(trials(R)._folds) == 3
+    assert (len(found._others), len(trials(R)._folds), len(trials(R)._others)) == (0, 3, 2)
 
 
 @pytest.mark.slow
