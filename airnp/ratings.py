@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from os import PathLike
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,7 @@ import numpy.typing as npt
 from airnp._arrays import stored_entries
 from airnp._checks import checked_whole
 from airnp.data.entries import Pattern, is_sparse, read_entries
+from airnp.data.holdout import Place, best_place, moved
 from airnp.data.inputs import EmptyLineWarning
 from airnp.data.interactions import Ids, latest, read_interactions
 from airnp.engines import CPU, CUDA, Auto
@@ -236,10 +237,6 @@ def _interrupt(iteration: int, state: Any) -> None:
     raise KeyboardInterrupt
 
 
-Place: TypeAlias = tuple[int, int]
-"""How often both decays are doubled."""
-
-
 class Trial(NamedTuple):
     """What a fit tells about its decays.
 
@@ -291,8 +288,7 @@ class Trials:
         if self._entries.nnz < _FOLDS:
             return self._settings(place, limit)
         try:
-            for axis in (0, 1):
-                place = self._walk(place, axis)
+            place = best_place(lambda there: self._trial(there).error, (0, 1), _FURTHEST, _LEAST_GAIN)
             trial = self._trial(place)
             helps = trial.gain >= _SURE and self._is_confirmed(place)
         except KeyboardInterrupt:
@@ -303,25 +299,12 @@ class Trials:
         first, second = (place[axis] + self._offside(place, axis) for axis in (0, 1))
         return self._settings((first, second), trial.iterations)
 
-    def _walk(self, place: Place, axis: int) -> Place:
-        """Return the place with the smallest error along an axis, stronger decay first."""
-        for direction in (1, -1):
-            began = place
-            while abs(place[axis] + direction) <= _FURTHEST:
-                there = _moved(place, axis, direction)
-                if self._trial(there).error > (1 - _LEAST_GAIN) * self._trial(place).error:
-                    break
-                place = there
-            if place != began:
-                break
-        return place
-
     def _offside(self, place: Place, axis: int) -> float:
         """Return where the parabola through the errors of a place and of its neighbours has its minimum.
 
         Through f₋, f, f₊ at −1, 0, 1 it is at (f₋ − f₊) / 2(f₋ − 2 f + f₊).
         """
-        before, after = (self._known.get(_moved(place, axis, step)) for step in (-1, 1))
+        before, after = (self._known.get(moved(place, axis, step)) for step in (-1, 1))
         if before is None or after is None:
             return 0.0
         bend = before.error - 2 * self._known[place].error + after.error
@@ -398,10 +381,6 @@ class Trials:
         return float(np.clip(spread / (_SPREAD * span), 0.1, 10)) if span > 0 else 1.0
 
 
-def _moved(place: Place, axis: int, step: int) -> Place:
-    return (place[0] + step, place[1]) if axis == 0 else (place[0], place[1] + step)
-
-
 def _folds(count: int, times: Any) -> tuple[list[npt.NDArray[np.bool_]], list[npt.NDArray[np.bool_]]]:
     """Return which ratings to hold out in each turn, 5 % to a fifth of them, and others in further turns."""
     share = min(0.2, max(0.05, _HELD_OUT / count))
@@ -418,7 +397,7 @@ def _folds(count: int, times: Any) -> tuple[list[npt.NDArray[np.bool_]], list[np
 def rated_model(result: SparseFitResult, ratings: Any, users: Ids, items: Ids) -> RatingsModel:
     """Return the model of a fit to ratings (users, items) in CSR form, with the σ of its training errors."""
     seen = Pattern(ratings.indptr.astype(np.int64), ratings.indices, ratings.shape[1])
-    model = model_of(result, users, items, seen)
+    model = model_of(RatingsModel, result, users, items, seen)
     some = np.random.default_rng(0).permutation(ratings.nnz)[:_WATCHED]
     rows, columns = seen.line_of_each()[some].astype(np.int64), seen.indices[some].astype(np.int64)
     errors = ratings.data[some] - SparseFitResult.predict(model, rows, columns)
