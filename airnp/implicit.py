@@ -82,9 +82,9 @@ def fit_implicit(
     R : data frame, pairs or sparse matrix
         A data frame of pandas, or a table of Arrow, has a row for each use, and columns that ``user`` and
         ``item`` name, or that have usual names, such as ``userId``; or it has two columns. Other columns are
-        not read. Pairs are a list of (user, item), or two sequences in a tuple. A pair that is there more
-        than once counts once. Stored entries of a sparse matrix (users, items) are what was used, and have
-        to be above 0; how large they are does not matter.
+        not read. Pairs are a list of (user, item), or two sequences in a tuple, each perhaps with times. A
+        pair that is there more than once counts once. Stored entries of a sparse matrix (users, items) are
+        what was used, and have to be above 0; how large they are does not matter.
     user, item, timestamp : optional
         Names of the columns of a data frame. With timestamps, the latest pairs are held out.
     rank : int, optional

@@ -132,9 +132,13 @@ def read_pairs(R: Any, user: Any = None, item: Any = None, timestamp: Any = None
         if not (rows.data > 0).all():
             raise ValueError("R: expected stored entries above 0 for what was used, got others")
         return Interactions((rows > 0).astype(np.float64), Ids(range(R.shape[0])), Ids(range(R.shape[1])))
-    if isinstance(R, tuple) and len(R) == 2 and all(np.ndim(part) == 1 for part in R):
+    if isinstance(R, tuple) and len(R) in (2, 3) and all(np.ndim(part) == 1 for part in R):
         return _used(*R)
-    if isinstance(R, list) and R and all(isinstance(line, tuple | list) and len(line) == 2 for line in R):
+    if (
+        isinstance(R, list)
+        and R
+        and all(isinstance(line, tuple | list) and len(line) in (2, 3) for line in R)
+    ):
         return _used(*(list(column) for column in zip(*R, strict=True)))
     raise TypeError(
         f"R: expected a sparse matrix of SciPy, a data frame or pairs (user, item), got {type(R).__name__}"
@@ -160,7 +164,14 @@ def _table(
     from scipy.sparse import csr_array
 
     matrix = csr_array((values, (rows, columns)), shape=(len(row_ids), len(column_ids)))
-    return Interactions(matrix, row_ids, column_ids, None if times is None else np.asarray(times)[kept])
+    if times is None or not has_order(np.asarray(times)):
+        return Interactions(matrix, row_ids, column_ids)
+    return Interactions(matrix, row_ids, column_ids, np.asarray(times)[kept])
+
+
+def has_order(times: npt.NDArray[Any] | None) -> bool:
+    """Whether there are times, and not all the same."""
+    return times is not None and len(times) > 0 and bool((times != times[0]).any())
 
 
 def _refuse_names(R: Any, names: Mapping[str, Any]) -> None:
@@ -243,14 +254,15 @@ def split(
 
 
 def latest(times: Any, share: float) -> npt.NDArray[np.bool_]:
-    """Return which ratings are the latest share of all; of those at one time, the last ones.
+    """Return which ratings are the latest share of all; of those at one time, some at random.
 
     Examples
     --------
     >>> latest([5, 1, 4, 2], 0.5).tolist()
     [True, False, True, False]
     """
-    order = np.argsort(np.asarray(times), kind="stable")
+    order = np.random.default_rng(0).permutation(len(times))
+    order = order[np.argsort(np.asarray(times)[order], kind="stable")]
     found = np.zeros(len(order), bool)
     found[order[len(order) - round(share * len(order)) :]] = True
     return found
