@@ -20,15 +20,16 @@ from airnp.fitting import fit, fit_sparse
 from airnp.fleet.many import Outcome, fit_many
 from airnp.images.inpainted import Inpainting
 from airnp.images.inpainting import inpaint
+from airnp.implicit import fit_implicit
 from airnp.model.fidelity import Huber, Squared
 from airnp.model.initialization import Balanced, Gaussian
 from airnp.model.objective import Objective
 from airnp.optimizers import Adam, ExponentialDecay, GradientDescent
-from airnp.ratings.ratings import fit_ratings
+from airnp.ratings import fit_ratings
 from airnp.regularizers import *  # noqa: F403  # what its __all__ names; a new one is exported by itself
 from airnp.results.files import load
 from airnp.results.history import History
-from airnp.results.ratings_model import Newcomer, RatingsModel, UnknownIdWarning
+from airnp.results.ratings_model import ImplicitModel, Newcomer, RatingsModel, UnknownIdWarning
 from airnp.results.result import DivergenceError, FitResult
 from airnp.results.sparse_result import SparseFitResult
 from airnp.training.options import Checkpoint, Record
@@ -59,6 +60,7 @@ __all__ = [
     "HeldOut",
     "History",
     "Huber",
+    "ImplicitModel",
     "Inpainting",
     "Integers",
     "Newcomer",
@@ -73,6 +75,7 @@ __all__ = [
     "UnknownIdWarning",
     "complete",
     "fit",
+    "fit_implicit",
     "fit_many",
     "fit_ratings",
     "fit_sparse",

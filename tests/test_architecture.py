@@ -26,7 +26,7 @@ LAYERS = [
     ["training"],
     ["fitting"],
     ["fleet"],
-    ["tables", "ratings", "images"],
+    ["tables", "ratings", "implicit", "images"],
     ["masks"],
     ["plot", "baselines", "datasets", "sklearn", "dask"],
     ["completing"],

@@ -25,6 +25,7 @@ from airnp.commands.base import (
 from airnp.engines import Auto
 
 if TYPE_CHECKING:
+    from airnp.results.ratings_model import ImplicitModel, RatingsModel
     from airnp.results.result import FitResult
     from airnp.results.sparse_result import SparseFitResult
     from airnp.training.recorder import FitState
@@ -226,11 +227,17 @@ def fit_sparse(
 
 def fit_ratings(
     options: argparse.Namespace, names: Names, ratings: Any, **settings: Any
-) -> tuple[SparseFitResult, Facts]:
-    """Fit a sparse matrix of ratings (users, items)."""
+) -> tuple[RatingsModel, Facts]:
+    """Fit ratings as :func:`airnp.fit_ratings` takes them."""
     settings |= chosen(options, "rank", "max_iter") | _engine(options) | checkpoint_options(options)
     settings |= {"seed": options.seed or 0, "progress": shows_progress(options)}
     return _run(names, None, lambda: airnp.fit_ratings(ratings, **settings))
+
+
+def fit_implicit(options: argparse.Namespace, names: Names, pairs: Any) -> tuple[ImplicitModel, Facts]:
+    """Fit pairs as :func:`airnp.fit_implicit` takes them."""
+    settings = chosen(options, "rank", "max_iter") | _engine(options) | {"seed": options.seed or 0}
+    return _run(names, None, lambda: airnp.fit_implicit(pairs, **settings))
 
 
 def fit_best(

@@ -31,24 +31,27 @@ from airnp.commands.fits import (
     bounds_of,
     check_run_arguments,
     describe_run,
+    fit_implicit,
     fit_ratings,
     load_result,
     resume_run,
 )
 from airnp.commands.tables import add_text_arguments, check_within_bounds
-from airnp.data.interactions import Ids
-from airnp.ratings.ratings import rated_model
+from airnp.data.interactions import Ids, column_roles, has_order
+from airnp.ratings import rated_model
 from airnp.tables import triples
 from airnp.tables.triples import Layout, Triples
 
 if TYPE_CHECKING:
-    from airnp.results.ratings_model import RatingsModel
-    from airnp.results.sparse_result import SparseFitResult
+    from airnp.results.ratings_model import ImplicitModel, RatingsModel
 
 DESCRIPTION = """\
 Predict ratings from a table with a line for each rating: user, item, rating, in this order or under usual
 names, such as userId. Further columns are ignored, a header is told by itself, and users and items are called
 anything. Formats go by the name: .csv and .tsv (also .gz), .parquet; .data (tabs) and .dat (::) of MovieLens.
+
+With --implicit the file has no ratings, only a line for each use: user, item. What is written are then the
+items that each user will probably use next.
 
 What is written has a header and a line for each prediction: the pairs of a file, or for every user the items
 that are predicted best among those without a rating, best first. A user or an item that has no rating at all
@@ -68,13 +71,17 @@ EXAMPLES = """\
   airnp ratings --model model.npz -o predictions.csv --pairs pairs.csv
   airnp ratings large.parquet -o best.csv --checkpoint run.npz
   airnp ratings large.parquet -o best.csv --resume run.npz
+  airnp ratings plays.csv --implicit -o next.csv --top 20 --result model.npz
 """
 
 _TOP = 10
 """Items to predict for every user, unless the user says how many."""
 
-_OF_A_FIT = ("bounds", "result", "rank", "max_iter", "seed", "threads", "checkpoint", "resume")
+_OF_A_FIT = ("implicit", "bounds", "result", "rank", "max_iter", "seed", "threads", "checkpoint", "resume")
 """Options that a saved model leaves nothing to do for."""
+
+_OF_RATINGS = ("bounds", "repeated", "checkpoint", "resume")
+"""Options that mean nothing without ratings."""
 
 Places = npt.NDArray[np.int64]
 
@@ -83,6 +90,9 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("table", type=Path, nargs="?", help="file of ratings to read")
     parser.add_argument(
         "--model", type=Path, metavar="FILE.npz", help="predict by this model, which --result saved; no fit"
+    )
+    parser.add_argument(
+        "--implicit", action="store_true", help="the file says who used what, without ratings: user, item"
     )
     add_output_arguments(parser, ".csv .tsv .parquet, also .csv.gz .tsv.gz")
     parser.add_argument("--pairs", type=Path, metavar="FILE", help="pairs to predict: user, item")
@@ -103,20 +113,27 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("reading")
     group.add_argument(
         "--columns",
-        nargs=3,
-        metavar=("USER", "ITEM", "RATING"),
-        help="names of the columns, or their numbers from 1 (usual names, such as userId; else 1 2 3)",
+        nargs="+",
+        metavar="NAME",
+        help="names of the columns with user, item and rating (user and item with --implicit), or their "
+        "numbers from 1 (usual names, such as userId; else 1 2 3)",
     )
     group.add_argument(
         "--repeated",
         choices=("error", "last", "mean"),
-        default="error",
-        help="what counts if a user rated an item more than once (%(default)s)",
+        help="what counts if a user rated an item more than once (error)",
     )
     add_text_arguments(group)
     group = parser.add_argument_group("the fit")
-    group.add_argument("--rank", type=whole_number(1), metavar="N", help="length of a factor (128)")
-    group.add_argument("--max-iter", type=whole_number(1), metavar="N", help="iterations at most (1000)")
+    group.add_argument(
+        "--rank", type=whole_number(1), metavar="N", help="length of a factor (128, or 96 with --implicit)"
+    )
+    group.add_argument(
+        "--max-iter",
+        type=whole_number(1),
+        metavar="N",
+        help="iterations at most (400, or 10 rounds with --implicit)",
+    )
     group.add_argument("--seed", type=whole_number(0), metavar="N", help="another start (0)")
     group.add_argument("--threads", type=whole_number(1), metavar="N", help="CPU threads (all processors)")
     add_run_arguments(parser)
@@ -128,11 +145,11 @@ def _run(options: argparse.Namespace) -> int:
     _check_options(options)
     if options.model is not None:
         return _serve(options, kind)
-    columns = ("1", "2", "3") if options.columns is None else tuple(options.columns)
-    layout = Layout(columns, options.header, options.delimiter, by_name=options.columns is None)
-    table = triples.read(options.table, layout)
+    if options.implicit:
+        return _recommend(options, kind)
+    table = triples.read(options.table, _layout(options))
     check_within_bounds(options, options.table, table.values, table.place)
-    ratings = matrix_of(table, options.repeated, options.table)
+    ratings, times = matrix_of(table, options.repeated or "error", options.table)
     pairs = None if options.pairs is None else _read_pairs(options, table.users, table.items)
     test = _read_test(options)
     users = places_of(options.users, table.users, "--users")
@@ -141,25 +158,103 @@ def _run(options: argparse.Namespace) -> int:
 
     if options.resume is None:
         arguments = {"R": str(options.table), "S": str(options.table)}
-        result, facts = fit_ratings(options, arguments, ratings, bounds=bounds_of(options))
+        given = _labelled(table, ratings, times)
+        model, facts = fit_ratings(options, arguments, given, bounds=bounds_of(options))
     else:
         _check_run(options, ratings)
         result, facts = resume_run(options)
-    model = rated_model(result, ratings, Ids(table.users), Ids(table.items))
+        model = rated_model(result, ratings, Ids(table.users), Ids(table.items))
 
     found = best_items(model, options.top or _TOP, users) if pairs is None else predict_pairs(model, pairs)
     write_file(options.output, lambda file: triples.write(file, kind, names, *found[:3]))
     save_result(model, options.result)
-    facts = {**_facts(options, table, result), "predictions": len(found.values), **found.unknown, **facts}
+    facts = {**_facts(options, table, model), "predictions": len(found.values), **found.unknown, **facts}
     facts |= _measured(model, test)
     return finish(options, facts, _text(options, facts))
+
+
+def _recommend(options: argparse.Namespace, kind: str) -> int:
+    """Fit who used what, and write what each user will probably use next."""
+    table = triples.read(options.table, _layout(options))
+    pairs = None if options.pairs is None else _read_pairs(options, table.users, table.items)
+    test = _read_test(options)
+    users = places_of(options.users, table.users, "--users")
+    names = _header(table.names or ["user", "item"], options.table)
+    triples.write(io.BytesIO(), kind, names, [], [], table.values[:0])  # a rehearsal
+    labels = [table.users[row] for row in table.rows], [table.items[column] for column in table.columns]
+    arguments = {"R": str(options.table)}
+    model, facts = fit_implicit(
+        options, arguments, (*labels, *([] if table.times is None else [table.times]))
+    )
+    found = best_items(model, options.top or _TOP, users) if pairs is None else predict_pairs(model, pairs)
+    write_file(options.output, lambda file: triples.write(file, kind, names, *found[:3]))
+    save_result(model, options.result)
+    facts = {
+        "command": "ratings",
+        "input": str(options.table),
+        "output": str(options.output),
+        "result": None if options.result is None else str(options.result),
+        "users": len(table.users),
+        "items": len(table.items),
+        "pairs": len(model.seen.indices),
+        "header": table.names is not None,
+        "held_out": _held_out(table),
+        "rank": int(model.row_factors.shape[1]),
+        "weight": model.weight,
+        "decay": model.decay,
+        "predictions": len(found.values),
+        **found.unknown,
+        **facts,
+        **_measured(model, test),
+    }
+    lines = [
+        f"{options.table}: {facts['pairs']} pairs of {facts['items']} items and {facts['users']} users",
+        f"{describe_run(options, facts)}; settings chosen by {facts['held_out']} pairs",
+        *_unknown(options, facts),
+        *_measures(facts),
+        f"wrote {options.output}, {facts['predictions']} predictions",
+    ]
+    if options.result is not None:
+        lines.append(f"wrote {options.result}")
+    return finish(options, facts, "\n".join(lines))
+
+
+def _layout(options: argparse.Namespace) -> Layout:
+    """Return how to read ratings, or pairs with ``--implicit``, and others to test on."""
+    count = 2 if options.implicit else 3
+    columns = tuple("123"[:count]) if options.columns is None else tuple(options.columns)
+    if len(columns) != count:
+        wanted = "user and item" if options.implicit else "user, item and rating"
+        raise UsageError(f"--columns: expected those with {wanted}, got {', '.join(columns)}")
+    by_name = options.columns is None
+    if not options.implicit:
+        return Layout(columns, options.header, options.delimiter, by_name=by_name)
+    return Layout(columns, options.header, options.delimiter, _are_usual_names, by_name)
+
+
+def _are_usual_names(cells: list[str]) -> bool:
+    """Whether all cells are usual names of columns; "user 1" may be a user."""
+    return len(column_roles(cells)) == len(cells) and not any(char.isdigit() for char in "".join(cells))
+
+
+def _labelled(table: Triples, ratings: Any, times: npt.NDArray[Any] | None) -> Any:
+    """Return ratings with their labels, as :func:`airnp.fit_ratings` takes them."""
+    entries = ratings.tocoo()
+    users = [table.users[row] for row in entries.row]
+    items = [table.items[column] for column in entries.col]
+    return (users, items, entries.data, *([] if times is None else [times]))
+
+
+def _held_out(table: Triples) -> str:
+    return "the latest" if has_order(table.times) else "random"
 
 
 def _serve(options: argparse.Namespace, kind: str) -> int:
     """Predict by a saved model, without a fit."""
     model = load_result(options.model)
-    if not isinstance(model, airnp.RatingsModel):
+    if not isinstance(model, airnp.RatingsModel | airnp.ImplicitModel):
         raise UsageError(f"{options.model}: holds no model of ratings; airnp ratings --result saves one")
+    options.implicit = isinstance(model, airnp.ImplicitModel)
     users = places_of(options.users, model.users.labels, "--users")
     if options.pairs is None:
         names, found = ["user", "item", "prediction"], best_items(model, options.top or _TOP, users)
@@ -188,12 +283,10 @@ def _read_test(options: argparse.Namespace) -> Triples | None:
     """Read the ratings to test on, as the others are read."""
     if options.test is None:
         return None
-    columns = ("1", "2", "3") if options.columns is None else tuple(options.columns)
-    how = Layout(columns, options.header, options.delimiter, by_name=options.columns is None)
-    return triples.read(options.test, how)
+    return triples.read(options.test, _layout(options))
 
 
-def _measured(model: RatingsModel, test: Triples | None) -> dict[str, Any]:
+def _measured(model: RatingsModel | ImplicitModel, test: Triples | None) -> dict[str, Any]:
     """Return the errors of a model on other ratings, if there are any."""
     if test is None:
         return {}
@@ -206,6 +299,8 @@ def _measured(model: RatingsModel, test: Triples | None) -> dict[str, Any]:
         ids.append([named[line] for line in lines])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", airnp.UnknownIdWarning)
+        if isinstance(model, airnp.ImplicitModel):
+            return {"test": {"pairs": len(test), **model.evaluate(ids[0], ids[1])}}
         return {"test": {"ratings": len(test), **model.evaluate(ids[0], ids[1], test.values)}}
 
 
@@ -214,8 +309,11 @@ def _measures(facts: dict[str, Any]) -> list[str]:
     found = dict(facts.get("test", {}))
     if not found:
         return []
-    count = found.pop("ratings")
-    return [f"on {count} other ratings: " + ", ".join(f"{name} {value:.4f}" for name, value in found.items())]
+    kind, count = next(iter(found.items()))
+    del found[kind]
+    return [
+        f"on {int(count)} other {kind}: " + ", ".join(f"{name} {value:.4f}" for name, value in found.items())
+    ]
 
 
 def _header(names: list[str], path: Path) -> list[str]:
@@ -242,6 +340,8 @@ def _check_options(options: argparse.Namespace) -> None:
         raise UsageError("expected a file of ratings to fit, or --model with a saved model to predict by")
     if options.model is not None and (name := first_given(options, _OF_A_FIT)):
         raise UsageError(f"{name}: not with --model, which is fitted already")
+    if options.implicit and (name := first_given(options, _OF_RATINGS)):
+        raise UsageError(f"{name}: not with --implicit, which has no ratings")
     if options.resume is not None and (name := first_given(options, ("bounds", "rank", "seed"))):
         raise UsageError(f"{name} cannot be given with --resume: {options.resume} says how the run fits")
     if options.pairs is not None and (name := first_given(options, ("top", "users"))):
@@ -264,7 +364,7 @@ def _read_pairs(options: argparse.Namespace, known_users: list[Any], known_items
 
 def _check_run(options: argparse.Namespace, ratings: Any) -> None:
     """Raise a UsageError unless ``--resume`` names a run that fits these ratings."""
-    from airnp.ratings.ratings import RATING_DTYPE
+    from airnp.ratings import RATING_DTYPE
     from airnp.results.files import is_sparse_form, read_header
     from airnp.training.sparse import check_same_data
 
@@ -286,7 +386,7 @@ def _check_run(options: argparse.Namespace, ratings: Any) -> None:
 # --- the report ---
 
 
-def _facts(options: argparse.Namespace, table: Triples, result: SparseFitResult) -> dict[str, Any]:
+def _facts(options: argparse.Namespace, table: Triples, result: RatingsModel) -> dict[str, Any]:
     assert result.bounds is not None
     file = options.checkpoint or options.resume
     return {
@@ -299,6 +399,7 @@ def _facts(options: argparse.Namespace, table: Triples, result: SparseFitResult)
         "items": len(table.items),
         "ratings": len(table),
         "header": table.names is not None,
+        "held_out": _held_out(table),
         "bounds": [float(result.bounds.low), float(result.bounds.high)],
         "rank": int(result.row_factors.shape[1]),
     }
@@ -309,7 +410,7 @@ def _text(options: argparse.Namespace, facts: dict[str, Any]) -> str:
     lines = [
         f"{options.table}: {facts['ratings']} ratings of {facts['items']} items by {facts['users']} users "
         f"({header})",
-        describe_run(options, facts),
+        f"{describe_run(options, facts)}; settings chosen by {facts['held_out']} ratings",
     ]
     lines += _unknown(options, facts) + _measures(facts)
     so_far = " the result so far to" if facts["stop_reason"] == "interrupted" else ""
@@ -331,8 +432,10 @@ class Predictions(NamedTuple):
     unknown: dict[str, int]
 
 
-def matrix_of(table: Triples, repeated: Literal["error", "last", "mean"], source: Path) -> Any:
-    """Return ratings as a sparse matrix (users, items), with one entry for each pair.
+def matrix_of(
+    table: Triples, repeated: Literal["error", "last", "mean"], source: Path
+) -> tuple[Any, npt.NDArray[Any] | None]:
+    """Return ratings as a sparse matrix (users, items), with one entry for each pair, and their times.
 
     Raises
     ------
@@ -344,7 +447,7 @@ def matrix_of(table: Triples, repeated: Literal["error", "last", "mean"], source
     shape = len(table.users), len(table.items)
     keys = table.rows * shape[1] + table.columns
     known, first, pair = np.unique(keys, return_index=True, return_inverse=True)
-    values = table.values[first]
+    values, times = table.values[first], None if table.times is None else table.times[first]
     if len(known) < len(keys):
         again = np.setdiff1d(np.arange(len(keys)), first)
         if repeated == "error":
@@ -356,7 +459,9 @@ def matrix_of(table: Triples, repeated: Literal["error", "last", "mean"], source
             values = np.bincount(pair, weights=table.values) / np.bincount(pair)
         else:
             values[pair] = table.values  # of several, the last is written last
-    return csr_array((values, (table.rows[first], table.columns[first])), shape=shape)
+        if times is not None and table.times is not None:
+            np.maximum.at(times, pair, table.times)
+    return csr_array((values, (table.rows[first], table.columns[first])), shape=shape), times
 
 
 def places_of(labels: Sequence[str] | None, known: list[Any], argument: str) -> Places:
@@ -383,7 +488,7 @@ def _look_up(labels: Sequence[Any], known: list[Any]) -> Places:
     return np.array([places.get(str(label), -1) for label in labels], dtype=np.int64)
 
 
-def predict_pairs(model: RatingsModel, pairs: Triples) -> Predictions:
+def predict_pairs(model: RatingsModel | ImplicitModel, pairs: Triples) -> Predictions:
     """Return predictions for pairs. The offset b_i of a user, or c_j of an item, without any rating is 0."""
     users, items = _look_up(pairs.users, model.users.labels), _look_up(pairs.items, model.items.labels)
     known = [None if place < 0 else model.users[place] for place in users]
@@ -396,7 +501,7 @@ def predict_pairs(model: RatingsModel, pairs: Triples) -> Predictions:
     return Predictions(*labels, values, unknown)
 
 
-def best_items(model: RatingsModel, count: int, users: Places) -> Predictions:
+def best_items(model: RatingsModel | ImplicitModel, count: int, users: Places) -> Predictions:
     """Return for each user the items that are predicted best among those that the user has not rated."""
     top = model.recommend_all(count, users=[model.users[place] for place in users])
     return Predictions(*top, {"unknown_users": 0, "unknown_items": 0})

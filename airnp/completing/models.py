@@ -22,7 +22,7 @@ from airnp.completing.lowrank import fit_low_rank
 from airnp.engines import Auto
 from airnp.fitting import fit
 from airnp.images.inpainting import inpaint
-from airnp.ratings.ratings import fit_ratings
+from airnp.ratings import fit_ratings
 from airnp.regularizers import TotalVariation, default_regularizers
 from airnp.tables.imputation import fit_table
 

@@ -6,12 +6,16 @@ scattered entries only would look good long after it has begun to fill holes bad
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
 import numpy as np
 import numpy.typing as npt
 
 from airnp.data.entries import Entries
 
 Bools = npt.NDArray[np.bool_]
+Place: TypeAlias = tuple[int, int]
 
 _CLUSTERED = 0.25
 """Gaps are holes if the neighbours of missing entries are missing by this share more often than by chance."""
@@ -161,3 +165,43 @@ def random_entries(entries: Entries, fraction: float | None, seed: int) -> Bools
     held = np.zeros(total, bool)
     held[order[np.flatnonzero(free)[:wanted]]] = True
     return held
+
+
+def best_place(
+    error: Callable[[Place], float], axes: Sequence[int], furthest: int, least_gain: float = 0.0
+) -> Place:
+    """Return where a held-out error is small, from (0, 0) in steps along one axis after the other.
+
+    Parameters
+    ----------
+    error : callable
+        Of a place, two whole numbers. It is asked again for places that it was asked for.
+    axes : sequence of {0, 1}
+        Which axis to walk along, first upwards, and downwards if that is no better.
+    furthest : int
+        How far from zero at most.
+    least_gain : float
+        Share of the error by which another place has to be better.
+
+    Examples
+    --------
+    >>> best_place(lambda place: (place[0] - 2) ** 2 + abs(place[1] + 1), [0, 1], furthest=5)
+    (2, -1)
+    """
+    place = (0, 0)
+    for axis in axes:
+        for direction in (1, -1):
+            began = place
+            while abs(place[axis] + direction) <= furthest:
+                there = moved(place, axis, direction)
+                if error(there) >= error(place) - least_gain * abs(error(place)):
+                    break
+                place = there
+            if place != began:
+                break
+    return place
+
+
+def moved(place: Place, axis: int, step: int) -> Place:
+    """Return the place so many steps away along an axis."""
+    return (place[0] + step, place[1]) if axis == 0 else (place[0], place[1] + step)

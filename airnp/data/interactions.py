@@ -87,10 +87,7 @@ def read_interactions(
         R = R.to_pandas()
     if hasattr(R, "columns") and hasattr(R, "iloc"):
         return _from_frame(R, names)
-    if any(name is not None for name in names.values()):
-        raise ValueError(
-            "user, item, rating: names of columns go with a data frame, got a " + type(R).__name__
-        )
+    _refuse_names(R, names)
     if is_sparse(R):
         return _from_sparse(R)
     if isinstance(R, tuple) and len(R) in (3, 4) and all(np.ndim(part) == 1 for part in R):
@@ -105,6 +102,103 @@ def read_interactions(
         f"R: expected a sparse matrix of SciPy, a data frame or triples (user, item, rating), got "
         f"{type(R).__name__}; scipy.sparse.coo_array((ratings, (users, items)), shape) makes a sparse matrix"
     )
+
+
+def read_pairs(R: Any, user: Any = None, item: Any = None, timestamp: Any = None) -> Interactions:
+    """Return who used what in any form that :func:`airnp.fit_implicit` takes, checked: ones in a matrix.
+
+    Examples
+    --------
+    >>> found = read_pairs([("ann", "Alien"), ("bob", "Alien"), ("ann", "Alien")])
+    >>> found.users.labels, found.items.labels, found.matrix.toarray().tolist()
+    (['ann', 'bob'], ['Alien'], [[1.0], [1.0]])
+    """
+    names = {"user": user, "item": item, "timestamp": timestamp}
+    if hasattr(R, "to_pandas"):  # arrow and polars
+        R = R.to_pandas()
+    if hasattr(R, "columns") and hasattr(R, "iloc"):
+        columns = list(R.columns)
+        chosen = _chosen_columns(columns, names)
+        if len(columns) == 2 and chosen["user"] is None and chosen["item"] is None:
+            chosen |= {"user": columns[0], "item": columns[1]}
+        parts = [R[name] for name in _named(chosen, ("user", "item"), columns)]
+        if any(part.isna().any() for part in parts):
+            raise ValueError("R: expected a user and an item in every row, got rows with gaps")
+        times = None if chosen["timestamp"] is None else R[chosen["timestamp"]].to_numpy()
+        return _used(parts[0].tolist(), parts[1].tolist(), times)
+    _refuse_names(R, names)
+    if is_sparse(R):
+        rows = stored_entries("R", R)
+        if not (rows.data > 0).all():
+            raise ValueError("R: expected stored entries above 0 for what was used, got others")
+        return Interactions((rows > 0).astype(np.float64), Ids(range(R.shape[0])), Ids(range(R.shape[1])))
+    if isinstance(R, tuple) and len(R) in (2, 3) and all(np.ndim(part) == 1 for part in R):
+        return _used(*R)
+    if (
+        isinstance(R, list)
+        and R
+        and all(isinstance(line, tuple | list) and len(line) in (2, 3) for line in R)
+    ):
+        return _used(*(list(column) for column in zip(*R, strict=True)))
+    raise TypeError(
+        f"R: expected a sparse matrix of SciPy, a data frame or pairs (user, item), got {type(R).__name__}"
+    )
+
+
+def _used(users: Any, items: Any, times: Any = None) -> Interactions:
+    """Return the table of pairs; of one that is there more than once, the latest counts."""
+    if len(users) != len(items):
+        raise ValueError(f"R: expected as many users as items, got {len(users)} and {len(items)}")
+    if not len(users):
+        raise ValueError("R: expected at least one pair of a user and an item, got none")
+    (rows, row_ids), (columns, column_ids) = _factorized(users), _factorized(items)
+    order = np.arange(len(rows)) if times is None else np.argsort(np.asarray(times), kind="stable")
+    _, last = np.unique((rows * len(column_ids) + columns)[order][::-1], return_index=True)
+    kept = order[::-1][last]  # in the order of rows
+    return _table(rows[kept], columns[kept], np.ones(len(kept)), row_ids, column_ids, times, kept)
+
+
+def _table(
+    rows: Places, columns: Places, values: Any, row_ids: Ids, column_ids: Ids, times: Any, kept: Places
+) -> Interactions:
+    from scipy.sparse import csr_array
+
+    matrix = csr_array((values, (rows, columns)), shape=(len(row_ids), len(column_ids)))
+    if times is None or not has_order(np.asarray(times)):
+        return Interactions(matrix, row_ids, column_ids)
+    return Interactions(matrix, row_ids, column_ids, np.asarray(times)[kept])
+
+
+def has_order(times: npt.NDArray[Any] | None) -> bool:
+    """Whether there are times, and not all the same."""
+    return times is not None and len(times) > 0 and bool((times != times[0]).any())
+
+
+def _refuse_names(R: Any, names: Mapping[str, Any]) -> None:
+    if any(name is not None for name in names.values()):
+        raise ValueError(
+            f"{', '.join(list(names)[:-1])}: names of columns go with a data frame, got a {type(R).__name__}"
+        )
+
+
+def _chosen_columns(columns: Sequence[Any], names: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the column of each role: the one that the user names, or one with a usual name, or None."""
+    for role, name in names.items():
+        if name is not None and name not in columns:
+            raise ValueError(f"{role}: expected the name of a column, one of {columns[:10]}, got {name!r}")
+    told = column_roles(columns)
+    return {
+        role: name if name is not None else (columns[told[role]] if role in told else None)
+        for role, name in names.items()
+    }
+
+
+def _named(chosen: Mapping[str, Any], roles: Sequence[str], columns: Sequence[Any]) -> list[Any]:
+    """Return the columns of some roles; raise a ValueError if one is not known."""
+    for role in roles:
+        if chosen[role] is None:
+            raise ValueError(f"{role}: expected the name of a column, one of {columns[:10]}, got None")
+    return [chosen[role] for role in roles]
 
 
 def split(
@@ -159,6 +253,21 @@ def split(
     return found
 
 
+def latest(times: Any, share: float) -> npt.NDArray[np.bool_]:
+    """Return which ratings are the latest share of all; of those at one time, some at random.
+
+    Examples
+    --------
+    >>> latest([5, 1, 4, 2], 0.5).tolist()
+    [True, False, True, False]
+    """
+    order = np.random.default_rng(0).permutation(len(times))
+    order = order[np.argsort(np.asarray(times)[order], kind="stable")]
+    found = np.zeros(len(order), bool)
+    found[order[len(order) - round(share * len(order)) :]] = True
+    return found
+
+
 def _from_sparse(R: Any) -> Interactions:
     stored_entries("R", R)  # refuses what a sparse matrix may hold and ratings may not
     return Interactions(R, Ids(range(R.shape[0])), Ids(range(R.shape[1])))
@@ -166,23 +275,15 @@ def _from_sparse(R: Any) -> Interactions:
 
 def _from_frame(frame: Any, names: Mapping[str, Any]) -> Interactions:
     columns = list(frame.columns)
-    for role, name in names.items():
-        if name is not None and name not in columns:
-            raise ValueError(f"{role}: expected the name of a column, one of {columns[:10]}, got {name!r}")
-    told = column_roles(columns)
-    chosen = {
-        role: name if name is not None else (columns[told[role]] if role in told else None)
-        for role, name in names.items()
-    }
+    chosen = _chosen_columns(columns, names)
     if all(chosen[role] is not None for role in ("user", "item", "rating")):
         if frame[[chosen[role] for role in ("user", "item", "rating")]].isna().to_numpy().any():
             raise ValueError("R: expected a user, an item and a rating in every row, got rows with gaps")
         parts = [frame[chosen[role]] for role in ("user", "item", "rating")]
         times = None if chosen["timestamp"] is None else frame[chosen["timestamp"]].to_numpy()
         return _from_columns(parts[0].tolist(), parts[1].tolist(), parts[2].to_numpy(), times)
-    if any(name is not None for name in names.values()) or told:
-        lacking = [role for role in ("user", "item", "rating") if chosen[role] is None]
-        raise ValueError(f"{lacking[0]}: expected the name of a column, one of {columns[:10]}, got None")
+    if any(name is not None for name in chosen.values()):
+        _named(chosen, ("user", "item", "rating"), columns)
     return _from_pivot(frame)
 
 
@@ -203,8 +304,6 @@ def _from_pivot(frame: Any) -> Interactions:
 
 
 def _from_columns(users: Any, items: Any, values: Any, times: Any = None) -> Interactions:
-    from scipy.sparse import csr_array
-
     if not len(users) == len(items) == len(values):
         raise ValueError(
             f"R: expected as many users as items and ratings, got {len(users)}, {len(items)}, {len(values)}"
@@ -223,8 +322,7 @@ def _from_columns(users: Any, items: Any, values: Any, times: Any = None) -> Int
             f"R: expected at most one rating of an item by a user, got {len(keys)} ratings of {pairs} pairs; "
             "keep the last of each, or their mean"
         )
-    matrix = csr_array((numbers[order], (rows[order], columns[order])), shape=shape)
-    return Interactions(matrix, row_ids, column_ids, None if times is None else np.asarray(times)[order])
+    return _table(rows[order], columns[order], numbers[order], row_ids, column_ids, times, order)
 
 
 def _factorized(labels: Any) -> tuple[Places, Ids]:

@@ -9,7 +9,6 @@ import os
 import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -26,7 +25,7 @@ from airnp.engines.contract import Offsets
 from airnp.results.atomic import write_atomically
 from airnp.results.calibration import Calibration
 from airnp.results.history import History
-from airnp.results.ratings_model import RatingsModel, model_of
+from airnp.results.ratings_model import ImplicitModel, RatingsModel, Recommender, model_of
 from airnp.results.result import FitResult, FittedRegularizer
 from airnp.results.sparse_result import SparseFitResult, SparseGraph
 
@@ -381,11 +380,15 @@ def sparse_record(result: SparseFitResult) -> tuple[dict[str, Any], dict[str, An
         "graphs": [[g.name, g.description, g.weight, g.energy, g.learned] for g in result.graphs],
         "penalties": list(result.penalties),
     }
-    if isinstance(result, RatingsModel):
+    if isinstance(result, Recommender):
         (users, user_ids), (items, item_ids) = result.users.stored("users"), result.items.stored("items")
         arrays |= {"seen_indptr": result.seen.indptr, "seen_indices": result.seen.indices}
         arrays |= user_ids | item_ids
-        header["ratings"] = {"users": users, "items": items, "noise": repr(result.noise)}
+        ids = {"users": users, "items": items}
+        if isinstance(result, RatingsModel):
+            header["ratings"] = {**ids, "noise": repr(result.noise)}
+        elif isinstance(result, ImplicitModel):
+            header["implicit"] = {**ids, "weight": result.weight, "decay": result.decay}
     return header, arrays
 
 
@@ -426,14 +429,22 @@ def assembled_sparse(header: dict[str, Any], arrays: dict[str, Any]) -> SparseFi
         mask_factors=(arrays.get(_MASKS[0]), arrays.get(_MASKS[1])),
         penalties=_penalties(header.get("penalties", (0.0, 0.0, 0.0))),
     )
-    stored = header.get("ratings")
-    if stored is None:
+    for name, shape in zip(_MASKS, ((n, rank), (m, rank)), strict=True):
+        if name in arrays:
+            _expect(arrays, name, "f", shape)
+    kind = next((name for name in ("ratings", "implicit") if header.get(name) is not None), None)
+    if kind is None:
         return result
+    stored = header[kind]
     users, items = (Ids.restore(stored[name], arrays, name) for name in ("users", "items"))
     seen = Pattern(arrays["seen_indptr"], arrays["seen_indices"], len(items))
+    seen.check()
     if (len(users), len(items)) != result.shape or seen.lines != len(users):
         raise ValueError("its ids do not belong to its factors")
-    return replace(model_of(result, users, items, seen), noise=float(stored["noise"]))
+    if kind == "ratings":
+        return model_of(RatingsModel, result, users, items, seen, noise=float(stored["noise"]))
+    numbers = {name: float(stored[name]) for name in ("weight", "decay")}
+    return model_of(ImplicitModel, result, users, items, seen, **numbers)
 
 
 def _penalties(stored: Sequence[Any]) -> tuple[float, float, float]:

@@ -18,6 +18,10 @@ of (b, u₀). To first order in the errors of both sides, which are taken as ind
 with a 1 for the error of a rating itself. A rating that was fitted pulls its own prediction towards it, by
 h = a_jᵀ (A_iᵀ A_i + Λ_i)⁻¹ a_j + a_iᵀ (A_jᵀ A_j + Λ_j)⁻¹ a_i to first order, which leaves an error of
 variance σ² (1 − h): σ² is the sum of squared training errors over the sum of 1 − h.
+
+**Implicit feedback.** The loss of who used what, :mod:`airnp.implicit`, is a ridge regression in the factor
+of one user, too: with items S used, its minimum is
+u = (VᵀV + w V_SᵀV_S + λ_n)⁻¹ (1 + w) Σ_S v_j.
 """
 
 from __future__ import annotations
@@ -27,7 +31,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from os import PathLike
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -40,11 +44,15 @@ from airnp.results.sparse_result import SparseFitResult
 
 Floats = npt.NDArray[Any]
 Places = npt.NDArray[np.int64]
+Model = TypeVar("Model", bound="Recommender")
 Filter = Callable[[Any], bool] | Collection[Any]
 
 _CHUNK = 2**24
 """Predictions to make at a time."""
 
+
+_DECAY_GROWTH = 0.75
+"""ν of :func:`implicit_decays`."""
 
 _LEAST_LEFT = 0.1
 """Share of the variance of an error that a fit leaves at least."""
@@ -102,11 +110,253 @@ class _Side(NamedTuple):
     """Y for users, Z for items: a row for each line of the other side."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class RatingsModel(SparseFitResult):
-    """Predictions by id: what :func:`airnp.fit_ratings` returns.
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Recommender(SparseFitResult):
+    """A :class:`SparseFitResult` whose rows are users and whose columns are items, with their ids.
 
-    It is a :class:`SparseFitResult` whose rows are users and whose columns are items, with their ids.
+    Attributes
+    ----------
+    users, items : Ids
+        ``users.labels`` are the ids in the order of the rows. Numbers from 0 for a sparse matrix.
+    seen : Pattern
+        Who rated or used what.
+    """
+
+    users: Ids
+    items: Ids
+    seen: Pattern
+
+    # --- predictions ---
+
+    def predict(self, users: Any, items: Any) -> Floats:
+        """Return predictions of pairs, clipped to the bounds if there are any.
+
+        Parameters
+        ----------
+        users, items : id, Newcomer, or arrays or lists of ids that broadcast against each other
+            An unknown id is predicted from what is known of the other side alone, with an
+            :class:`UnknownIdWarning`: from the mean and its offset, or from how many users an item has.
+
+        Returns
+        -------
+        array
+            Of their common shape.
+        """
+        (rows, b, u), (columns, c, v) = self._lines("user", users), self._lines("item", items)
+        shape = np.broadcast_shapes(rows.shape, columns.shape)
+        if isinstance(users, Newcomer) or isinstance(items, Newcomer):
+            values = self._mean + b + c + np.sum(u * v, axis=-1, dtype=np.float64)
+            return self._put_in_bounds(np.asarray(values, self.row_factors.dtype).reshape(shape))
+        i, j = (np.ascontiguousarray(np.broadcast_to(part, shape).ravel()) for part in (rows, columns))
+        values = np.full(i.shape, self._mean, self.row_factors.dtype)
+        rows_known, columns_known = i >= 0, j >= 0
+        values[rows_known] = self._alone("user")[i[rows_known]]
+        values[columns_known] = self._alone("item")[j[columns_known]]
+        values = self._put_in_bounds(values)
+        both = rows_known & columns_known
+        values[both] = super().predict(i[both], j[both])
+        return np.asarray(values.reshape(shape))
+
+    # --- rankings ---
+
+    def recommend(
+        self, user: Any, n: int = 10, *, exclude_seen: bool = True, filter: Filter | None = None
+    ) -> list[Scored]:
+        """Return the items with the highest predictions for a user, best first.
+
+        Parameters
+        ----------
+        user : id or Newcomer
+            An unknown one gets the items that are best without a user, with an :class:`UnknownIdWarning`.
+        n : int
+            How many at most.
+        exclude_seen : bool
+            Leave out what the user has rated or used.
+        filter : callable or collection, optional
+            Which items may be recommended: a function of an id, or the ids themselves.
+        """
+        if isinstance(user, Newcomer):
+            scores, seen = self._scores(user.offset, user.factor), user.seen
+        elif (row := int(self._known("user", self.users.places(user)))) >= 0:
+            scores = self._scores(float(self._row_offsets[row]), self.row_factors[row])
+            seen = _line(self.seen, row)
+        else:
+            scores, seen = self._alone("item"), np.empty(0, np.int64)
+        chosen = self._best(
+            scores, seen if exclude_seen else seen[:0], checked_whole("n", n), self._allowed(filter)
+        )
+        return self._scored(self.items, chosen, self._put_in_bounds(scores[chosen]))
+
+    def _scores(self, offset: float, factor: Floats) -> Floats:
+        """Return the predictions of all items for one user, before they are clipped."""
+        return np.asarray(self.column_factors @ factor + self._column_offsets + (self._mean + offset))
+
+    def recommend_all(
+        self, n: int = 10, *, users: Any = None, exclude_seen: bool = True, filter: Filter | None = None
+    ) -> Top:
+        """Return the best items of many users, some users at a time: the whole table is never formed.
+
+        Parameters
+        ----------
+        n, exclude_seen, filter
+            As of :meth:`recommend`.
+        users : list of ids, optional
+            Default: all. Raise a ValueError for an unknown one.
+        """
+        n, allowed = checked_whole("n", n), self._allowed(filter)
+        rows = np.arange(len(self.users)) if users is None else self.users.places(list(users))
+        if (rows < 0).any():
+            unknown = [label for label, row in zip(users, rows, strict=True) if row < 0]
+            raise ValueError(
+                f"users: expected users that the model knows, got {', '.join(map(repr, unknown[:5]))}"
+            )
+        who, what, values = [], [], [np.empty(0, self.row_factors.dtype)]
+        step = max(1, _CHUNK // max(len(self.items), 1))
+        for start in range(0, len(rows), step):
+            some = rows[start : start + step]
+            # Many predictions may be clipped to the upper bound, so they are ordered before that.
+            table = self.row_factors[some] @ self.column_factors.T
+            table += (self._row_offsets[some] + table.dtype.type(self._mean))[:, None] + self._column_offsets
+            for row, scores in zip(some, table, strict=True):
+                seen = _line(self.seen, row) if exclude_seen else np.empty(0, np.int64)
+                chosen = self._best(scores, seen, n, allowed)
+                who += [self.users[row]] * len(chosen)
+                what += [self.items[item] for item in chosen]
+                values.append(scores[chosen])
+        return Top(who, what, self._put_in_bounds(np.concatenate(values)))
+
+    def _ranking(self, wanted: Mapping[Any, Sequence[Any]], k: int) -> dict[str, float]:
+        """Return what :func:`airnp.metrics.ranking` says of the best items of users who want some."""
+        lists: dict[Any, list[Any]] = {}
+        who, what, _ = self.recommend_all(k, users=[user for user in wanted if user in self.users])
+        for user, item in zip(who, what, strict=True):
+            lists.setdefault(user, []).append(item)
+        return ranking(lists, wanted, k, items=len(self.items))
+
+    def similar_items(self, item: Any, n: int = 10) -> list[Scored]:
+        """Return the items whose factors have the highest cosine with those of an item, by id or new."""
+        return self._similar("item", item, n)
+
+    def similar_users(self, user: Any, n: int = 10) -> list[Scored]:
+        """Return the users whose factors have the highest cosine with those of a user, by id or new."""
+        return self._similar("user", user, n)
+
+    def _similar(self, name: Literal["user", "item"], given: Any, n: int) -> list[Scored]:
+        side = self._side(name)
+        if isinstance(given, Newcomer):
+            place, factor = -1, given.factor
+        else:
+            place = int(side.ids.places(given))
+            if place < 0:
+                raise ValueError(f"{name}: expected one that the model knows, got {given!r}")
+            factor = side.factors[place]
+        lengths = np.linalg.norm(side.factors, axis=1) * np.linalg.norm(factor)
+        cosines = side.factors @ factor / np.where(lengths > 0, lengths, 1)
+        itself = np.array([place] if place >= 0 else [], dtype=np.int64)
+        chosen = self._best(cosines, itself, checked_whole("n", n), None)
+        return self._scored(side.ids, chosen, cosines[chosen])
+
+    def _allowed(self, filter: Filter | None) -> npt.NDArray[np.bool_] | None:
+        if filter is None:
+            return None
+        if callable(filter):
+            return np.array([bool(filter(label)) for label in self.items.labels], dtype=bool)
+        found = np.zeros(len(self.items), bool)
+        places = self.items.places(list(filter))
+        found[places[places >= 0]] = True
+        return found
+
+    @staticmethod
+    def _best(scores: Floats, without: Places, n: int, allowed: Any) -> Places:
+        """Return the places of the n largest scores, in their order; of equal ones the first."""
+        able = np.ones(len(scores), bool) if allowed is None else allowed.copy()
+        able[without] = False
+        places = np.flatnonzero(able)
+        if n < len(places):
+            least = np.partition(scores[places], -n)[-n]
+            places = places[scores[places] >= least]
+        return np.asarray(places[np.argsort(-scores[places], kind="stable")][:n])
+
+    @staticmethod
+    def _scored(ids: Ids, places: Places, scores: Floats) -> list[Scored]:
+        return [Scored(ids[place], float(score)) for place, score in zip(places, scores, strict=True)]
+
+    # --- both sides ---
+
+    @property
+    def _mean(self) -> float:
+        return float(self.base if self.offsets is None else self.offsets.mean)
+
+    def _alone(self, name: Literal["user", "item"]) -> Floats:
+        """Return what is predicted for each user or item if nothing is known of the other side."""
+        offsets = self._row_offsets if name == "user" else self._column_offsets
+        return np.asarray(self._mean + offsets)
+
+    @property
+    def _row_offsets(self) -> Floats:
+        return np.asarray(self._all_offsets().rows)
+
+    @property
+    def _column_offsets(self) -> Floats:
+        return np.asarray(self._all_offsets().columns)
+
+    @cached_property
+    def _raters(self) -> Pattern:
+        return self.seen.transposed()[0]
+
+    def _side(self, name: Literal["user", "item"]) -> _Side:
+        users = (self.users, self.row_factors, self._row_offsets)
+        items = (self.items, self.column_factors, self._column_offsets)
+        if name == "user":
+            return _Side(*users, self.seen, *items, self.mask_factors[0])
+        return _Side(*items, self._raters, *users, self.mask_factors[1])
+
+    def _lines(self, name: Literal["user", "item"], given: Any) -> tuple[Places, Floats, Floats]:
+        """Return places, offsets and factors of ids or of a newcomer; zeros for unknown ones."""
+        side = self._side(name)
+        if isinstance(given, Newcomer):
+            if given.side != name:
+                raise ValueError(f"{name}s: expected a new {name}, got a new {given.side}")
+            return np.asarray(-1), np.asarray(given.offset), given.factor
+        places = self._known(name, side.ids.places(given))
+        known = places >= 0
+        offsets = np.where(known, side.offsets[places], 0)
+        return places, offsets, np.where(known[..., None], side.factors[places], 0)
+
+    def _known(self, name: str, places: Places) -> Places:
+        """Return places, with a warning if some are unknown."""
+        if (places < 0).any():
+            warnings.warn(
+                f"{int((places < 0).sum())} of {places.size} {name}s are not known to the model; what is "
+                "known of the other side alone predicts them",
+                UnknownIdWarning,
+                stacklevel=4,
+            )
+        return places
+
+    def _put_in_bounds(self, values: Floats) -> Floats:
+        return values if self.bounds is None else np.asarray(self.bounds.put_on(values))
+
+    def _read_new(self, side: Any, known: Sequence[Any]) -> tuple[_Side, Places]:
+        """Return what a newcomer is folded into, and the places of ids of the other side, −1 if unknown."""
+        if side not in ("user", "item"):
+            raise ValueError(f"side: expected 'user' or 'item', got {side!r}")
+        lines = self._side(side)
+        return lines, self._known("item" if side == "user" else "user", lines.other_ids.places(list(known)))
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the model with its ids to one ``.npz`` file, without pickle; :func:`airnp.load` reads it."""
+        super().save(path)
+
+    def __repr__(self) -> str:
+        m, n = self.shape
+        kind, pairs, rank = type(self).__name__, len(self.seen.indices), self.row_factors.shape[1]
+        return f"<{kind} of {m} users and {n} items, {pairs} pairs, rank {rank}>"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class RatingsModel(Recommender):
+    """Predictions by id: what :func:`airnp.fit_ratings` returns.
 
     Attributes
     ----------
@@ -130,41 +380,7 @@ class RatingsModel(SparseFitResult):
     ['Brazil', 'Casablanca']
     """
 
-    users: Ids
-    items: Ids
-    seen: Pattern
     noise: float = field(default=float("nan"))
-
-    # --- predictions ---
-
-    def predict(self, users: Any, items: Any) -> Floats:
-        """Return predicted ratings of pairs, clipped to the bounds.
-
-        Parameters
-        ----------
-        users, items : id, Newcomer, or arrays or lists of ids that broadcast against each other
-            An unknown id is predicted from the mean and the other side's offset, with an
-            :class:`UnknownIdWarning`.
-
-        Returns
-        -------
-        array
-            Of their common shape.
-        """
-        (rows, b, u), (columns, c, v) = self._lines("user", users), self._lines("item", items)
-        shape = np.broadcast_shapes(rows.shape, columns.shape)
-        if isinstance(users, Newcomer) or isinstance(items, Newcomer):
-            values = self._mean + b + c + np.sum(u * v, axis=-1, dtype=np.float64)
-            return self._put_in_bounds(np.asarray(values, self.row_factors.dtype).reshape(shape))
-        i, j = (np.ascontiguousarray(np.broadcast_to(part, shape).ravel()) for part in (rows, columns))
-        values = np.full(i.shape, self._mean, self.row_factors.dtype)
-        rows_known, columns_known = i >= 0, j >= 0
-        values[rows_known] += self._row_offsets[i[rows_known]]
-        values[columns_known] += self._column_offsets[j[columns_known]]
-        values = self._put_in_bounds(values)
-        both = rows_known & columns_known
-        values[both] = super().predict(i[both], j[both])
-        return np.asarray(values.reshape(shape))
 
     def std(self, users: Any, items: Any) -> Floats:
         """Return the standard deviation of ratings around :meth:`predict`, in the same shape.
@@ -221,13 +437,10 @@ class RatingsModel(SparseFitResult):
         Newcomer
             For :meth:`predict`, :meth:`recommend`, :meth:`std` and the similar ones.
         """
-        if side not in ("user", "item"):
-            raise ValueError(f"side: expected 'user' or 'item', got {side!r}")
         values = np.array(list(ratings.values()), dtype=np.float64)
         if not np.isfinite(values).all():
             raise ValueError(f"ratings: expected finite numbers, got {values[~np.isfinite(values)][0]}")
-        lines = self._side(side)
-        places = self._known("item" if side == "user" else "user", lines.other_ids.places(list(ratings)))
+        lines, places = self._read_new(side, list(ratings))
         seen, values = places[places >= 0], values[places >= 0]
         others = lines.other_factors[seen].astype(np.float64)
         start = np.zeros(others.shape[1])
@@ -238,69 +451,6 @@ class RatingsModel(SparseFitResult):
         found = np.linalg.solve(normal, wide.T @ rest)
         kind = self.row_factors.dtype
         return Newcomer(side, (start + found[1:]).astype(kind), float(found[0]), np.sort(seen))
-
-    # --- rankings ---
-
-    def recommend(
-        self, user: Any, n: int = 10, *, exclude_seen: bool = True, filter: Filter | None = None
-    ) -> list[Scored]:
-        """Return the items with the highest predictions for a user, best first.
-
-        Parameters
-        ----------
-        user : id or Newcomer
-            An unknown one gets the items with the highest offsets, with an :class:`UnknownIdWarning`.
-        n : int
-            How many at most.
-        exclude_seen : bool
-            Leave out what the user has rated.
-        filter : callable or collection, optional
-            Which items may be recommended: a function of an id, or the ids themselves.
-        """
-        if isinstance(user, Newcomer):
-            row, b, u, seen = -1, user.offset, user.factor, user.seen
-        else:
-            row = int(self._known("user", self.users.places(user)))
-            b = float(self._row_offsets[row]) if row >= 0 else 0.0
-            u = self.row_factors[row] if row >= 0 else np.zeros(self.row_factors.shape[1])
-            seen = _line(self.seen, row) if row >= 0 else np.empty(0, np.int64)
-        scores = self.column_factors @ u + self._column_offsets + (self._mean + b)
-        chosen = self._best(
-            scores, seen if exclude_seen else seen[:0], checked_whole("n", n), self._allowed(filter)
-        )
-        return self._scored(self.items, chosen, self._put_in_bounds(scores[chosen]))
-
-    def recommend_all(
-        self, n: int = 10, *, users: Any = None, exclude_seen: bool = True, filter: Filter | None = None
-    ) -> Top:
-        """Return the best items of many users, some users at a time: the whole table is never formed.
-
-        Parameters
-        ----------
-        n, exclude_seen, filter
-            As of :meth:`recommend`.
-        users : list of ids, optional
-            Default: all. Raise a ValueError for an unknown one.
-        """
-        n, allowed = checked_whole("n", n), self._allowed(filter)
-        rows = np.arange(len(self.users)) if users is None else self.users.places(list(users))
-        if (rows < 0).any():
-            unknown = [label for label, row in zip(users, rows, strict=True) if row < 0]
-            raise ValueError(f"users: expected users with ratings, got {', '.join(map(repr, unknown[:5]))}")
-        who, what, values = [], [], [np.empty(0, self.row_factors.dtype)]
-        step = max(1, _CHUNK // max(len(self.items), 1))
-        for start in range(0, len(rows), step):
-            some = rows[start : start + step]
-            # Many predictions may be clipped to the upper bound, so they are ordered before that.
-            table = self.row_factors[some] @ self.column_factors.T
-            table += (self._row_offsets[some] + table.dtype.type(self._mean))[:, None] + self._column_offsets
-            for row, scores in zip(some, table, strict=True):
-                seen = _line(self.seen, row) if exclude_seen else np.empty(0, np.int64)
-                chosen = self._best(scores, seen, n, allowed)
-                who += [self.users[row]] * len(chosen)
-                what += [self.items[item] for item in chosen]
-                values.append(scores[chosen])
-        return Top(who, what, self._put_in_bounds(np.concatenate(values)))
 
     def evaluate(
         self, users: Sequence[Any], items: Sequence[Any], ratings: Any, *, k: int = 10, relevant: float = 4.0
@@ -332,110 +482,7 @@ class RatingsModel(SparseFitResult):
                 wanted.setdefault(user, []).append(item)
         if not wanted:
             return found
-        lists: dict[Any, list[Any]] = {}
-        who, what, _ = self.recommend_all(k, users=[user for user in wanted if user in self.users])
-        for user, item in zip(who, what, strict=True):
-            lists.setdefault(user, []).append(item)
-        return {**found, **ranking(lists, wanted, k, items=len(self.items))}
-
-    def similar_items(self, item: Any, n: int = 10) -> list[Scored]:
-        """Return the items whose factors have the highest cosine with those of an item, by id or new."""
-        return self._similar("item", item, n)
-
-    def similar_users(self, user: Any, n: int = 10) -> list[Scored]:
-        """Return the users whose factors have the highest cosine with those of a user, by id or new."""
-        return self._similar("user", user, n)
-
-    def _similar(self, name: Literal["user", "item"], given: Any, n: int) -> list[Scored]:
-        side = self._side(name)
-        if isinstance(given, Newcomer):
-            place, factor = -1, given.factor
-        else:
-            place = int(side.ids.places(given))
-            if place < 0:
-                raise ValueError(f"{name}: expected one with ratings, got {given!r}")
-            factor = side.factors[place]
-        lengths = np.linalg.norm(side.factors, axis=1) * np.linalg.norm(factor)
-        cosines = side.factors @ factor / np.where(lengths > 0, lengths, 1)
-        itself = np.array([place] if place >= 0 else [], dtype=np.int64)
-        chosen = self._best(cosines, itself, checked_whole("n", n), None)
-        return self._scored(side.ids, chosen, cosines[chosen])
-
-    def _allowed(self, filter: Filter | None) -> npt.NDArray[np.bool_] | None:
-        if filter is None:
-            return None
-        if callable(filter):
-            return np.array([bool(filter(label)) for label in self.items.labels], dtype=bool)
-        found = np.zeros(len(self.items), bool)
-        places = self.items.places(list(filter))
-        found[places[places >= 0]] = True
-        return found
-
-    @staticmethod
-    def _best(scores: Floats, without: Places, n: int, allowed: Any) -> Places:
-        """Return the places of the n largest scores, in their order; of equal ones the first."""
-        able = np.ones(len(scores), bool) if allowed is None else allowed.copy()
-        able[without] = False
-        places = np.flatnonzero(able)
-        if n < len(places):
-            least = np.partition(scores[places], -n)[-n]
-            places = places[scores[places] >= least]
-        return np.asarray(places[np.argsort(-scores[places], kind="stable")][:n])
-
-    @staticmethod
-    def _scored(ids: Ids, places: Places, scores: Floats) -> list[Scored]:
-        return [Scored(ids[place], float(score)) for place, score in zip(places, scores, strict=True)]
-
-    # --- both sides ---
-
-    @property
-    def _mean(self) -> float:
-        return float(self.base if self.offsets is None else self.offsets.mean)
-
-    @property
-    def _row_offsets(self) -> Floats:
-        return np.asarray(self._all_offsets().rows)
-
-    @property
-    def _column_offsets(self) -> Floats:
-        return np.asarray(self._all_offsets().columns)
-
-    @cached_property
-    def _raters(self) -> Pattern:
-        return self.seen.transposed()[0]
-
-    def _side(self, name: Literal["user", "item"]) -> _Side:
-        users = (self.users, self.row_factors, self._row_offsets)
-        items = (self.items, self.column_factors, self._column_offsets)
-        if name == "user":
-            return _Side(*users, self.seen, *items, self.mask_factors[0])
-        return _Side(*items, self._raters, *users, self.mask_factors[1])
-
-    def _lines(self, name: Literal["user", "item"], given: Any) -> tuple[Places, Floats, Floats]:
-        """Return places, offsets and factors of ids or of a newcomer; zeros for unknown ones."""
-        side = self._side(name)
-        if isinstance(given, Newcomer):
-            if given.side != name:
-                raise ValueError(f"{name}s: expected a new {name}, got a new {given.side}")
-            return np.asarray(-1), np.asarray(given.offset), given.factor
-        places = self._known(name, side.ids.places(given))
-        known = places >= 0
-        offsets = np.where(known, side.offsets[places], 0)
-        return places, offsets, np.where(known[..., None], side.factors[places], 0)
-
-    def _known(self, name: str, places: Places) -> Places:
-        """Return places, with a warning if some are unknown."""
-        if (places < 0).any():
-            warnings.warn(
-                f"{int((places < 0).sum())} of {places.size} {name}s have no rating; what is known about the "
-                "other side alone predicts them",
-                UnknownIdWarning,
-                stacklevel=4,
-            )
-        return places
-
-    def _put_in_bounds(self, values: Floats) -> Floats:
-        return values if self.bounds is None else np.asarray(self.bounds.put_on(values))
+        return {**found, **self._ranking(wanted, k)}
 
     def with_noise(self, rows: Places, columns: Places, errors: Floats) -> RatingsModel:
         """Return the model with the σ that errors of fitted ratings, at these rows and columns, tell."""
@@ -444,23 +491,123 @@ class RatingsModel(SparseFitResult):
         left = np.maximum(1 - pull, _LEAST_LEFT)
         return replace(self, noise=float(np.sqrt(np.sum(errors.astype(np.float64) ** 2) / np.sum(left))))
 
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write the model with its ids to one ``.npz`` file, without pickle; :func:`airnp.load` reads it."""
-        super().save(path)
 
-    def __repr__(self) -> str:
-        m, n = self.shape
-        ratings = len(self.seen.indices)
-        return (
-            f"<RatingsModel of {m} users and {n} items, {ratings} ratings, rank {self.row_factors.shape[1]}>"
-        )
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class ImplicitModel(Recommender):
+    """Who will use what: what :func:`airnp.fit_implicit` returns.
+
+    ``predict`` gives scores of pairs, about 1 for what was used and about 0 for what is not of interest.
+
+    Attributes
+    ----------
+    users, items : Ids
+        ``users.labels`` are the ids in the order of the rows. Numbers from 0 for a sparse matrix.
+    seen : Pattern
+        Who used what.
+    weight : float
+        w: what a pair that was used counts more than another.
+    decay : float
+        λ.
+
+    Examples
+    --------
+    >>> import airnp
+    >>> people = ["ann", "ann", "bob", "bob", "eve", "eve", "joe"]
+    >>> films = ["Alien", "Brazil", "Alien", "Brazil", "Casablanca", "Notorious", "Casablanca"]
+    >>> model = airnp.fit_implicit((people, films), seed=0)
+    >>> model.recommend("joe", 1)[0].id
+    'Notorious'
+    >>> model.recommend(model.fold_in(["Alien"]), 1)[0].id
+    'Brazil'
+    """
+
+    weight: float
+    decay: float
+
+    def fold_in(self, used: Sequence[Any], *, side: Literal["user", "item"] = "user") -> Newcomer:
+        """Return a new user, from items that were used, or a new item, from users of it.
+
+        In closed form: the model is not changed, and nothing is fitted again.
+
+        Parameters
+        ----------
+        used : sequence of ids
+            Items for a new user. Ids that the model does not know are ignored, with a warning.
+        side : {"user", "item"}
+            What is new.
+
+        Returns
+        -------
+        Newcomer
+            For :meth:`predict`, :meth:`recommend` and the similar ones.
+        """
+        lines, places = self._read_new(side, used)
+        seen = np.unique(places[places >= 0])
+        others = lines.other_factors.astype(np.float64)
+        some = others[seen]
+        counts, own = lines.pattern.counts, np.array([len(seen)])
+        decay = implicit_decays(counts, len(others), self.weight, self.decay, of=own)
+        normal = others.T @ others + self.weight * some.T @ some + decay * np.eye(others.shape[1])
+        factor = np.linalg.solve(normal, (1 + self.weight) * some.sum(axis=0))
+        return Newcomer(side, factor.astype(self.row_factors.dtype), 0.0, seen)
+
+    def evaluate(self, users: Sequence[Any], items: Sequence[Any], *, k: int = 10) -> dict[str, float]:
+        """Measure :meth:`recommend_all` by pairs that were used later: :func:`airnp.metrics.ranking`.
+
+        Parameters
+        ----------
+        users, items : sequences of ids (p,)
+            Users that the model does not know get no recommendations.
+        k : int
+            Length of the lists of recommended items.
+        """
+        wanted: dict[Any, list[Any]] = {}
+        for user, item in zip(users, items, strict=True):
+            wanted.setdefault(user, []).append(item)
+        return self._ranking(wanted, k)
+
+    def _alone(self, name: Literal["user", "item"]) -> Floats:
+        """Return the share of users who used each item; of a user nothing is known."""
+        if name == "user":
+            return np.zeros(len(self.users))
+        return np.asarray(self._raters.counts / max(len(self.users), 1))
+
+
+def implicit_decays(
+    counts: Places, others: int, weight: float, decay: float, of: Places | None = None
+) -> npt.NDArray[np.float64]:
+    """Return λ_i = λ ā (a_i / ā)^¾ of lines with n_i pairs, where a_i = w n_i + N is all that a line weighs.
+
+    Lines that weigh more can afford longer factors, but not in proportion.
+
+    Parameters
+    ----------
+    counts : array (lines,)
+        n_i of the lines that were fitted; ā is their mean.
+    others : int
+        N, how many lines the other side has.
+    weight, decay : float
+        w and λ.
+    of : array, optional
+        n_i of other lines, to return the decays of these.
+
+    Examples
+    --------
+    >>> implicit_decays(np.array([0, 4]), 10, weight=5.0, decay=0.1).round(2)
+    array([1.19, 2.71])
+    """
+    mean = weight * float(np.mean(counts)) + others
+    weights = weight * np.asarray(counts if of is None else of, dtype=np.float64) + others
+    return np.asarray(decay * mean * (weights / mean) ** _DECAY_GROWTH)
 
 
 def _line(pattern: Pattern, line: Any) -> Places:
     return np.asarray(pattern.indices[pattern.indptr[line] : pattern.indptr[line + 1]], dtype=np.int64)
 
 
-def model_of(result: SparseFitResult, users: Ids, items: Ids, seen: Pattern) -> RatingsModel:
-    """Return a result of a fit to ratings with ids."""
+def model_of(
+    kind: type[Model], result: SparseFitResult, users: Ids, items: Ids, seen: Pattern, **own: Any
+) -> Model:
+    """Return a result of a fit with ids, as a model that can be served; ``own`` are its own attributes."""
     parts = {each.name: getattr(result, each.name) for each in fields(SparseFitResult)}
-    return RatingsModel(**parts, users=users, items=items, seen=seen)
+    return kind(**parts, users=users, items=items, seen=seen, **own)

@@ -13,6 +13,7 @@ import math
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -31,6 +32,9 @@ SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
 
 _READ_ONLY = {".data": "\t", ".dat": "::"}
 """Endings of file names that can be read, and what stands between the cells."""
+
+_MOVIELENS_TIME = 3
+"""Position of the time in these files, which have no header."""
 
 Places = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -51,6 +55,8 @@ class Triples:
         Ratings; empty for pairs.
     names : list of str or None
         Names of the columns that were read, if there is a header.
+    times : float64 array (k,) or None
+        When each entry was made, if a column with a usual name, or that of MovieLens, says so for all.
     """
 
     users: Labels
@@ -59,6 +65,7 @@ class Triples:
     columns: Places
     values: Floats
     names: list[str] | None
+    times: Floats | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -119,6 +126,15 @@ class Layout:
             )
         return places
 
+    def time_place(self, names: Sequence[str]) -> int | None:
+        """Return the position of the column with times that a header tells, if there is one."""
+        if not self.by_name:
+            return None
+        try:
+            return column_roles(names).get("timestamp")
+        except ValueError:
+            return None
+
 
 def kind_of_triples(path: Path) -> str:
     """Return the suffix of a file's name; raise a TableError if it is not among `SUFFIXES`."""
@@ -146,7 +162,7 @@ def read(path: Path, layout: Layout | None = None) -> Triples:
         if kind == ".parquet":
             found = _from_frame(load_pandas().read_parquet(content), layout)
         elif kind in _READ_ONLY:
-            found = _from_text(content, layout, _READ_ONLY[kind])
+            found = _from_text(content, layout, _READ_ONLY[kind], _MOVIELENS_TIME)
         else:
             found = _from_text(content, layout, "\t" if kind.startswith(".tsv") else None)
     if not len(found):
@@ -157,17 +173,19 @@ def read(path: Path, layout: Layout | None = None) -> Triples:
 # --- text ---
 
 
-def _from_text(content: BinaryIO, layout: Layout, delimiter: str | None) -> Triples:
+def _from_text(
+    content: BinaryIO, layout: Layout, delimiter: str | None, time_at: int | None = None
+) -> Triples:
     text = io.TextIOWrapper(content, encoding="utf-8-sig", newline="")
     try:
-        return _from_lines(text, layout, delimiter)
+        return _from_lines(text, layout, delimiter, time_at)
     except UnicodeDecodeError as error:
         raise TableError(f"expected text in UTF-8 ({error.reason})") from error
     finally:
         text.detach()  # the caller closes the file
 
 
-def _from_lines(text: Iterable[str], layout: Layout, delimiter: str | None) -> Triples:
+def _from_lines(text: Iterable[str], layout: Layout, delimiter: str | None, time_at: int | None) -> Triples:
     if delimiter == "::":  # a csv reader has delimiters of one character
         text, delimiter = (line.replace("::", "\t") for line in text), "\t"
     lines = iter(text)
@@ -184,10 +202,15 @@ def _from_lines(text: Iterable[str], layout: Layout, delimiter: str | None) -> T
     if header is None:
         named = not all(name.isdecimal() for name in layout.columns)
         header = named or layout.is_header(asked)
-    places = replace(layout, by_name=layout.by_name and header).places(head)
+    told = replace(layout, by_name=layout.by_name and header)
+    places = told.places(head)
+    if header:
+        time_at = told.time_place(head)
+    elif time_at is not None and (not layout.by_name or time_at >= len(head)):
+        time_at = None
     asked = [head[place] for place in places]
     body = numbered if header else chain([start], numbered)
-    return _collect(body, places, asked if header else None)
+    return _collect(body, places, asked if header else None, time_at)
 
 
 def _column(wanted: str, names: Sequence[str]) -> int:
@@ -201,11 +224,13 @@ def _column(wanted: str, names: Sequence[str]) -> int:
     raise TableError(f"there is no column {wanted!r} among the {len(names)}: {listed}")
 
 
-def _collect(lines: Iterator[tuple[int, list[str]]], places: list[int], names: list[str] | None) -> Triples:
+def _collect(
+    lines: Iterator[tuple[int, list[str]]], places: list[int], names: list[str] | None, time_at: int | None
+) -> Triples:
     """Collect entries line by line, because many millions of lines need too much memory as text."""
     users: dict[str, int] = {}
     items: dict[str, int] = {}
-    rows, columns, values = array("q"), array("q"), array("d")
+    rows, columns, values, times = array("q"), array("q"), array("d"), array("d")
     user_at, item_at, *value_at = places
     least = max(places) + 1
     for number, cells in lines:
@@ -220,10 +245,34 @@ def _collect(lines: Iterator[tuple[int, list[str]]], places: list[int], names: l
             if value is None or not math.isfinite(value):
                 raise TableError(f"line {number}: {cell!r} is no rating, expected a number")
             values.append(value)
+        if time_at is not None:
+            time = _moment(cells[time_at].strip()) if time_at < len(cells) else None
+            if time is None:
+                time_at = None  # an order of some of the entries is none
+            else:
+                times.append(time)
         rows.append(users.setdefault(user, len(users)))
         columns.append(items.setdefault(item, len(items)))
     found = np.array(rows, dtype=np.int64), np.array(columns, dtype=np.int64)
-    return Triples(list(users), list(items), *found, np.array(values, dtype=np.float64), names)
+    when = None if time_at is None else np.array(times, dtype=np.float64)
+    return Triples(list(users), list(items), *found, np.array(values, dtype=np.float64), names, when)
+
+
+def _moment(cell: str) -> float | None:
+    """Return a time as a number, from a number or a date such as 1997-12-04 15:55:49; None for other text.
+
+    Examples
+    --------
+    >>> _moment("881250949"), _moment("1970-01-02T00:00:00+00:00"), _moment("yesterday")
+    (881250949.0, 86400.0, None)
+    """
+    number = number_of(cell)
+    if number is not None:
+        return number if math.isfinite(number) else None
+    try:
+        return datetime.fromisoformat(cell).timestamp()
+    except (ValueError, OverflowError):
+        return None
 
 
 # --- parquet ---
@@ -249,7 +298,19 @@ def _from_frame(frame: Any, layout: Layout) -> Triples:
             raise TableError(f"row {line}: {values[line - 1]} is no rating, expected a number")
     (rows, users), (columns, items) = (pandas.factorize(part) for part in parts[:2])
     found = rows.astype(np.int64), columns.astype(np.int64)
-    return Triples(list(users), list(items), *found, values, [names[place] for place in places])
+    chosen, time_at = [names[place] for place in places], layout.time_place(names)
+    times = None if time_at is None else _moments(frame.iloc[:, time_at])
+    return Triples(list(users), list(items), *found, values, chosen, times)
+
+
+def _moments(column: Any) -> Floats | None:
+    """Return times as numbers; None if some are missing or are neither numbers nor dates."""
+    if column.isna().any():
+        return None
+    if column.dtype.kind == "M":
+        return np.asarray(column.astype("int64").to_numpy(), dtype=np.float64)
+    found = [_moment(str(value)) for value in column]
+    return None if None in found else np.array(found, dtype=np.float64)
 
 
 # --- writing ---

@@ -17,7 +17,9 @@ from bench.speed import RESULTS
 GRAPHS = ("dmf2", "nearest", "candidates", "l2", "l2_nearest", "l2_candidates", "l2_given")
 """Models with and without graphs, to compare where ratings are scarce."""
 
-SCARCE = ("offsets", *GRAPHS, "mask")
+PARTS = ("offsets", "cmfrec", "cmfrec_implicit", "surprise_svd", "surprise_svdpp", "mask")
+"""Models and programs to compare on parts of MovieLens."""
+
 WHOLE = (
     *("dmf3", "nearest3", "dmf2", "nearest", "candidates", "given", "both"),
     *("l2", "l2_nearest", "l2_candidates", "l2_given"),
@@ -32,8 +34,9 @@ PLAN = {
     "movielens": GIVEN_SPLIT,
     "resplit": SPLITS,
     "batches": BATCHES,
-    "movielens25": GRAPHS,
-    "movielens10": SCARCE,
+    "movielens50": PARTS,
+    "movielens25": (*GRAPHS, *PARTS),
+    "movielens10": (*GRAPHS, *PARTS),
     **dict.fromkeys(("netflix20", "ion80", "gpcr80", "gpcr20"), WHOLE),
 }
 QUICK = {"movielens10": ("offsets", "l2", "l2_candidates"), "netflix20": ("dmf2", "candidates")}

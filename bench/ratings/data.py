@@ -145,6 +145,7 @@ TABLES: dict[str, Source] = {
         "MovieLens 100K, fewer entries an iteration", partial(movielens, 1.0), "batches", has_draws=False
     ),
     "resplit": Source("MovieLens 100K, five random splits, settings of the given split", resplit),
+    "movielens50": Source("MovieLens 100K, 50 % of the training ratings", partial(movielens, 0.50)),
     "movielens25": Source("MovieLens 100K, 25 % of the training ratings", partial(movielens, 0.25)),
     "movielens10": Source(
         "MovieLens 100K, 10 % of the training ratings", partial(movielens, 0.10, held_out=0.2), "scarce"

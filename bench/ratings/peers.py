@@ -147,6 +147,7 @@ _ALS: Grid = {
     "rounds": (10, 30),
     "implicit": (False,),
 }
+_SVDPP: Grid = {"rank": (20,), "rounds": (50, 90), "rate": (0.007,), "decay": (0.08, 0.1, 0.13)}
 _LENSKIT: Grid = {"rank": (50, 100), "rounds": (10, 30), "decay": (0.07, 0.1, 0.14, 0.2), "damping": (5.0,)}
 PEERS = {
     "cmfrec": Model("cmfrec 'als'", cmfrec_als, {"ratings": _ALS}, needs="cmfrec"),
@@ -165,7 +166,7 @@ PEERS = {
     "surprise_svdpp": Model(
         "Surprise SVD++",
         surprise_svdpp,
-        {"ratings": {"rank": (20,), "rounds": (50, 90), "rate": (0.007,), "decay": (0.08, 0.1, 0.13)}},
+        {"ratings": _SVDPP, "scarce": _SVDPP | {"rounds": (20, 50), "decay": (0.1, 0.2)}},
         needs="surprise",
         most_seeds=3,
     ),

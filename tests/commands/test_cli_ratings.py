@@ -70,7 +70,7 @@ def pandas():
 
 
 def interrupt_at(monkeypatch, moment):
-    """Let Ctrl-C come in the portion of iterations of this number: 1 and 2 are the first phase."""
+    """Let Ctrl-C come in the portion of iterations of this number, if any; return the list of portions."""
     attempt, calls = Steps.attempt, []
 
     def interrupted(steps, iterations):
@@ -80,6 +80,7 @@ def interrupt_at(monkeypatch, moment):
         return attempt(steps, iterations)
 
     monkeypatch.setattr(Steps, "attempt", interrupted)
+    return calls
 
 
 # --- predictions ---
@@ -100,6 +101,7 @@ def test_pairs_are_predicted_as_by_fit_ratings(fitted, capsys):
         "items": 9,
         "ratings": int(THERE.sum()),
         "header": True,
+        "held_out": "random",
         "bounds": [1.0, 5.0],
         "rank": 2,
         "predictions": 4,
@@ -243,8 +245,8 @@ def test_a_pair_that_is_rated_twice(capsys):
         f"{ITEMS[1]!r}; --repeated last or mean says what counts"
     )
     table = triples.read(path)
-    assert command.matrix_of(table, "last", path).toarray()[0, 1] == 8
-    mean = command.matrix_of(table, "mean", path).toarray()[0, 1]
+    assert command.matrix_of(table, "last", path)[0].toarray()[0, 1] == 8
+    mean = command.matrix_of(table, "mean", path)[0].toarray()[0, 1]
     assert mean == pytest.approx((STARS[0, 1] + 17) / 3)
     assert main(f"ratings r.csv -o o.csv {QUICK} --repeated last") == 0
 
@@ -328,6 +330,84 @@ def test_what_does_not_go_with_a_saved_model(fitted, capsys):
         "--model dense.npz": "dense.npz: holds no model of ratings; airnp ratings --result saves one",
     }.items():
         assert mistake(capsys, f"ratings {words} -o out.csv") == message
+
+
+# --- times ---
+
+
+def test_times_of_a_file():
+    for name, text in {
+        "u.data": "1\t7\t4\t881250949\n2\t7\t3\t891717742\n",
+        "t.csv": "userId,itemId,rating,date\na,x,1,1997-12-04 15:55:49\nb,x,2,1998-04-04\n",
+    }.items():
+        Path(name).write_text(text, encoding="utf-8")
+        first, second = triples.read(Path(name), triples.Layout(by_name=True)).times
+        assert first < second
+    write("t.csv", [["userId", "itemId", "rating", "when"], ["a", "x", 1, "soon"], ["b", "x", 2, 1]])
+    assert triples.read(Path("t.csv"), triples.Layout(by_name=True)).times is None
+    assert triples.read(Path("u.data"), triples.Layout(("1", "2", "3"))).times is None
+
+
+def test_times_of_parquet(pandas):
+    frame = pandas.DataFrame({"user": ["a", "b"], "item": [1, 1], "rating": [1.0, 2.0]})
+    when = pandas.to_datetime(["2020-01-02", "2020-01-01"])
+    for times, expected in ((when, [1, 0]), ([2.0, 1.0], [1, 0]), (["x", "y"], None)):
+        frame.assign(time=times).to_parquet("t.parquet")
+        found = triples.read(Path("t.parquet"), triples.Layout(by_name=True)).times
+        assert expected == (None if found is None else np.argsort(found).tolist())
+
+
+def test_the_latest_ratings_choose(capsys):
+    rows = lines(("userId", "itemId", "rating", "timestamp"))
+    for number, row in enumerate(rows[1:]):
+        row[3] = str(7 * number % 50)
+    write("r.csv", rows)
+    assert facts(capsys, f"ratings r.csv -o o.csv {QUICK}")["held_out"] == "the latest"
+
+
+# --- who used what ---
+
+
+def test_who_used_what(capsys):
+    write("used.csv", [[row[0], row[1]] for row in lines(("user", "film"))])
+    write("later.csv", [["user", "film"], *([USERS[i], ITEMS[j]] for i, j in np.argwhere(~THERE)[:5])])
+    words = "--rank 4 --threads 1 --test later.csv"
+    done = facts(capsys, f"ratings used.csv --implicit -o o.csv --top 2 --result m.npz {words}")
+    model = airnp.fit_implicit(
+        ([USERS[i] for i, _ in np.argwhere(THERE)], [ITEMS[j] for _, j in np.argwhere(THERE)]),
+        rank=4,
+        seed=0,
+        engine=airnp.CPU(threads=1),
+    )
+    best = model.recommend_all(2)
+    assert [row[:2] for row in cells("o.csv")[1:]] == [list(pair) for pair in zip(*best[:2], strict=True)]
+    assert (done["pairs"], done["header"], done["test"]["pairs"]) == (THERE.sum(), True, 5)
+    again = facts(capsys, "ratings --model m.npz -o again.csv --top 2 --test later.csv")
+    assert again["test"] == done["test"]
+    assert cells("again.csv")[1:] == cells("o.csv")[1:]
+    write("pairs.csv", [["who", "film"], [USERS[3], ITEMS[4]], ["nobody", ITEMS[2]]])
+    assert main("ratings --model m.npz -o p.csv --pairs pairs.csv") == 0
+    assert main(f"ratings used.csv --implicit -o third.csv {words}") == 0
+    assert "on 5 other pairs: precision" in capsys.readouterr().out
+
+
+def test_a_file_without_a_header_of_who_used_what(capsys):
+    write("used.csv", [[row[0], row[1]] for row in lines(None)])
+    done = facts(capsys, "ratings used.csv --implicit -o o.csv --rank 2 --threads 1")
+    assert (done["pairs"], done["header"]) == (THERE.sum(), False)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--implicit --bounds 1 5", "--bounds: not with --implicit, which has no ratings"),
+        ("--implicit --repeated last", "--repeated: not with --implicit, which has no ratings"),
+        ("--implicit --columns who film stars", "--columns: expected those with user and item, got who, "),
+        ("--columns who film", "--columns: expected those with user, item and rating, got who, film"),
+    ],
+)
+def test_options_that_do_not_go_with_what_is_read(words, message, capsys):
+    assert mistake(capsys, f"ratings ratings.csv -o o.csv {words}").startswith(message)
 
 
 # --- mistakes ---
@@ -423,13 +503,14 @@ def test_ctrl_c_writes_the_result_so_far(capsys, monkeypatch):
     assert len(cells("o.csv")) > 1
 
 
-@pytest.mark.parametrize("moment", [2, 4])
-def test_an_interrupted_run_goes_on(capsys, monkeypatch, moment):
+def test_an_interrupted_run_goes_on(capsys, monkeypatch):
     words = f"{QUICK} --seed 3 --bounds 0 6"
-    done = facts(capsys, f"ratings ratings.csv -o whole.csv {words}")
+    with monkeypatch.context() as patch:
+        portions = interrupt_at(patch, None)
+        done = facts(capsys, f"ratings ratings.csv -o whole.csv {words}")
     whole, out = Path("whole.csv").read_bytes(), Path("out.csv")
     with monkeypatch.context() as patch:
-        interrupt_at(patch, moment)
+        interrupt_at(patch, len(portions))
         assert main(f"ratings ratings.csv -o out.csv {words} --checkpoint run.npz --quiet") == 130
     assert out.read_bytes() != whole
     line = "ratings ratings.csv --resume run.npz -o"
@@ -442,9 +523,20 @@ def test_an_interrupted_run_goes_on(capsys, monkeypatch, moment):
     assert re.search(rf"\n{done['iterations']} iterations in all, after \d+\.\d s more: ", shown)
 
 
-def test_runs_that_cannot_be_resumed(fitted, capsys, monkeypatch):
+def test_an_interrupt_while_settings_are_chosen_saves_no_run(monkeypatch):
     with monkeypatch.context() as patch:
         interrupt_at(patch, 2)
+        assert main(f"ratings ratings.csv -o out.csv {QUICK} --checkpoint run.npz --quiet") == 130
+    assert Path("out.csv").exists()
+    assert not Path("run.npz").exists()
+
+
+def test_runs_that_cannot_be_resumed(fitted, capsys, monkeypatch):
+    with monkeypatch.context() as patch:
+        portions = interrupt_at(patch, None)
+        assert main(f"ratings ratings.csv -o whole.csv --quiet {QUICK}") == 0
+    with monkeypatch.context() as patch:
+        interrupt_at(patch, len(portions))
         assert main(f"ratings ratings.csv -o out.csv {QUICK} --checkpoint run.npz --quiet") == 130
     fitted.save("result.npz")
     Path("junk.npz").write_bytes(b"PK\x03\x04 junk")

@@ -37,6 +37,7 @@ from airnp import (
     TotalVariation,
     WeightDecay,
 )
+from airnp.ratings import Trials
 from airnp.results.atomic import write_atomically
 from airnp.training import checkpoints, monitors
 from airnp.training.checkpoints import CheckpointFile
@@ -457,10 +458,17 @@ def test_until_a_sparse_refit_is_done_the_result_is_that_of_the_first_phase(file
 def test_fit_ratings_can_be_resumed(file, monkeypatch):
     ratings = scipy.sparse.coo_array(np.where(STORED, np.clip(np.rint(TABLE), 1, 5), 0))
     options = {"rank": 4, "max_iter": 80, "seed": 0}
+    choose = Trials.choose
     whole = airnp.fit_ratings(ratings, **options)
     for moment in (3, whole.n_iter - 2):
         with monkeypatch.context() as patch:
-            interrupt_inside(patch, moment)
+
+            def choose_first(trials: Trials, moment: int = moment, patch: Any = patch) -> Any:
+                chosen = choose(trials)
+                interrupt_inside(patch, moment)
+                return chosen
+
+            patch.setattr(Trials, "choose", choose_first)
             part = airnp.fit_ratings(ratings, **options, checkpoint=Checkpoint(file, every=0))
         assert (part.stop_reason, part.n_iter < moment) == ("interrupted", True)
         resumed = airnp.resume(file)

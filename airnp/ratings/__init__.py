@@ -1,1 +1,0 @@
-"""Tables of ratings: one call, and what it returns."""
