@@ -14,12 +14,8 @@ kind            which columns                           inside
 
 from __future__ import annotations
 
-<<<<<<< HEAD
 import warnings
-from collections.abc import Sequence
-=======
 from collections.abc import Collection, Hashable, Sequence
->>>>>>> edges
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction

@@ -303,7 +303,6 @@ def _column(
     return _words(cells, gaps), Manner()
 
 
-<<<<<<< HEAD
 def _iso(found: re.Match[str]) -> str:
     if found.re is not _DOTTED_DATE:
         return found[0]
@@ -319,7 +318,8 @@ def _read_as_text(column: Any, decimal: str) -> Any:
     cells = ["" if gone else value.strip() for value, gone in zip(column, column.isna(), strict=True)]
     values, _ = _column(cells, frozenset({""}), [], decimal)
     return column if values.dtype == object else _pandas().Series(values, index=column.index)
-=======
+
+
 def _odd_cell(cells: list[str], missing: frozenset[str], decimal: str) -> str | None:
     """Return the first cell of a column of words that is none, if most others are numbers.
 
@@ -329,7 +329,6 @@ def _odd_cell(cells: list[str], missing: frozenset[str], decimal: str) -> str | 
     odd = [cell for cell in known if number_of(cell.replace(decimal, ".")) is None]
     mostly_numbers = 0 < 2 * len(odd) < len(known)
     return odd[0] if mostly_numbers and 2 * len(set(known)) > len(known) else None
->>>>>>> edges
 
 
 def _words(cells: list[str], gaps: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:

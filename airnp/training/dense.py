@@ -10,12 +10,8 @@ import numpy.typing as npt
 from array_api_compat import is_cupy_namespace, is_numpy_namespace
 
 from airnp._arrays import Array, dtype_name, from_numpy, to_numpy
-<<<<<<< HEAD
-from airnp.data.holdout import hold_out
-=======
 from airnp._devices import available_memory, device_memory
-from airnp.data.holdout import how_many, like_the_gaps
->>>>>>> edges
+from airnp.data.holdout import hold_out
 from airnp.data.inputs import Labels, Observations
 from airnp.data.linearmaps import Transform, measurement_operator
 from airnp.data.normalization import Normalization
