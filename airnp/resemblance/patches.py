@@ -176,13 +176,13 @@ def collect(
     # Compiled code for read-only arrays is other code, and may round otherwise.
     X, U, M = (np.require(part, requirements=["C", "W"]) for part in (X, U, M))
     wanted = touching(~M[frame].all(axis=0), rows, columns, how.patch)
-    parts = sweeps(wanted, 64 // how.stride)
+    runs = sweeps(wanted, 64 // how.stride)
     weights = np.where(M[frame], np.float32(1), np.float32(how.trust))
 
     def part(first: int) -> list[Whole]:
         sums = [np.zeros(X.shape[1:], np.int64) for _ in range(3)]
         kernels.fill_rows(
-            X, U, M, weights, frame, rows, columns, wanted, parts, first, threads, how.patch, how.search,
+            X, U, M, weights, frame, rows, columns, wanted, runs, first, threads, how.patch, how.search,
             how.neighbours, how.answers, np.float32(how.ridge), np.float32(how.noise), how.softening,
             WEIGHT_ONE, VALUE_ONE, *sums,
         )  # fmt: skip

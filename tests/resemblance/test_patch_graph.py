@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from airnp.resemblance.patch_graph import GraphSettings, PatchGraph, near_gaps
+from airnp.resemblance.patch_graph import GraphSettings, PatchGraph, near_gaps, sweeps
 from tests.gradcheck import check_coordinates
 
 SHAPE = (9, 12)
@@ -166,6 +168,45 @@ def test_conjugate_gradients_find_the_minimum_of_a_dense_solve(first_order):
         expected = np.linalg.solve(Q[gaps][:, gaps], -Q[gaps][:, known] @ before.ravel()[known])
         np.testing.assert_array_equal(after[seen], before[seen])
         np.testing.assert_allclose(after.ravel()[gaps], expected, atol=2e-4)
+
+
+@pytest.mark.parametrize("channels", [3, 4, 5, 7])
+@pytest.mark.parametrize("first_order", [None, 0.1])
+def test_channels_with_the_same_gaps_are_solved_as_each_by_itself(channels, first_order):
+    """Three channels share their loops, the rest of them go one by one."""
+    X, observed = picture(11, channels)
+    observed[:] = observed[0]
+    laplacian = graph_of(X, observed).laplacian()
+    together = laplacian.minimise(X, observed, first_order, tolerance=1e-6)
+    for one, seen, found in zip(X, observed, together, strict=True):
+        (alone,) = laplacian.minimise(one[None], seen[None], first_order, tolerance=1e-6)
+        np.testing.assert_allclose(found, alone, atol=2e-4)
+
+
+@given(st.integers(1, 9), st.integers(1, 30), st.floats(0.02, 0.9), st.integers(0, 12), st.integers(0, 999))
+def test_sweeps_hold_all_wanted_entries_and_no_long_part_without(height, width, share, apart, seed):
+    wanted = np.random.default_rng(seed).random((height, width)) < share
+    held = np.zeros_like(wanted)
+    for row, start, stop in sweeps(wanted, apart):
+        part = wanted[row, start:stop]
+        assert part[0]
+        assert part[-1]
+        assert np.diff(np.flatnonzero(part), prepend=0).max() <= apart + 1
+        assert not held[row, start:stop].any()
+        held[row, start:stop] = True
+    assert held[wanted].all()
+
+
+def test_wide_gaps_between_wanted_patches_do_not_change_them():
+    """Parts of a strip that are far apart are compared by themselves."""
+    rng = np.random.default_rng(12)
+    X, observed = rng.random((1, 20, 200)).astype(np.float32), np.ones((1, 20, 200), bool)
+    wanted = np.zeros((20, 200), bool)
+    wanted[5:9, 3:6] = wanted[15:, 190:] = wanted[2, 100] = True
+    assert len(sweeps(wanted)) > 3
+    found, whole = (PatchGraph.of(X, observed, each, HOW) for each in (wanted, np.ones_like(wanted)))
+    np.testing.assert_array_equal(found.offsets[wanted], whole.offsets[wanted])
+    np.testing.assert_array_equal(found.weights[wanted], whole.weights[wanted])
 
 
 def test_threads_do_not_change_the_graph():
