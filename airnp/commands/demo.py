@@ -24,7 +24,7 @@ from airnp.commands.base import (
     shows_progress,
     whole_number,
 )
-from airnp.commands.inpaint import describe_choice
+from airnp.images.inpainted import describe_choice
 
 if TYPE_CHECKING:
     from PIL.Image import Image

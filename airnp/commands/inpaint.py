@@ -37,6 +37,7 @@ from airnp.commands.fits import (
     explain_errors,
     fit_options,
 )
+from airnp.images.inpainted import describe_choice
 from airnp.images.inpainting import METHODS
 
 if TYPE_CHECKING:
@@ -361,24 +362,6 @@ def _text(options: argparse.Namespace, picture: Picture, facts: dict[str, Any], 
     if options.std is not None:
         lines.append(f"wrote {options.std}")
     return "\n".join(lines)
-
-
-def describe_choice(method: str, settings: dict[str, Any]) -> str:
-    """Return a method of :func:`airnp.inpaint` and the settings that it chose, in words.
-
-    Examples
-    --------
-    >>> describe_choice("linear", {})
-    'linear'
-    >>> found = {"patch": 5, "search": 10, "neighbours": 80, "rounds": 3, "smooth": 0.25, "flat": 0.0}
-    >>> describe_choice("auto", found)
-    'auto: patch 5, search 10, neighbours 80, rounds 3, 25% of the smooth surface'
-    """
-    names = ("patch", "search", "neighbours", "rounds")
-    parts = [f"{name} {settings[name]}" for name in names if settings.get(name) is not None]
-    if settings.get("smooth"):
-        parts.append(f"{settings['smooth']:.0%} of the smooth surface")
-    return f"{method}: {', '.join(parts)}" if parts else method
 
 
 COMMAND = Command("fill the holes of a picture", _arguments, _run, EXAMPLES, DESCRIPTION)

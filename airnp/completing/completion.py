@@ -297,7 +297,8 @@ class _Source:
             )
         if hasattr(Y, "iloc") and getattr(Y, "ndim", 0) == 2:
             return cls._read_frame(Y, mask, bounds)
-        seen = read(Y, mask)
+        # The mask of a picture may lack its channels; what is wrong then is not the mask.
+        seen = read(Y, mask if len(getattr(Y, "shape", (0, 0))) == 2 else None)
         if seen.values.ndim != 2:
             shape = tuple(seen.values.shape)
             raise ValueError(

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from airnp._arrays import to_numpy
+from airnp._arrays import dtype_name, to_numpy
 from airnp._checks import checked_number
+from airnp.images.masked_image import Layout
+from airnp.images.trials import Calibration
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Inpainting:
     """A filled picture.
 
@@ -44,15 +47,19 @@ class Inpainting:
     expected_error: float
     stop_reason: str
     seconds: float
-    _spread: Any = field(repr=False, default=None)
-    _reports: Any = field(repr=False, default=())
+    _spread: Any = None
+    _layout: Layout | None = None
+    _calibrations: tuple[Calibration, ...] = ()
 
     @classmethod
-    def of(cls, image: Any, deviation: Any, reports: Any, method: str, seconds: float) -> Inpainting:
-        """Put together what was found for the pictures of a stack."""
+    def of(
+        cls, image: Any, deviation: Any, reports: Any, layout: Layout, method: str, seconds: float
+    ) -> Inpainting:
+        """Put together what was found for the pictures of a stack, in its order."""
         choices = [(report.choice, report.unit) for report in reports if report.choice is not None]
         if not choices:
             return cls(image, None, method, {}, float("nan"), float("nan"), reports[0].stop_reason, seconds)
+        calibrations = tuple(choice.calibration for choice, _ in choices)
         # Complete pictures had no trials.
         choices = [each for each in choices if np.isfinite(each[0].expected)] or choices
         errors = [choice.expected * unit for choice, unit in choices]
@@ -73,7 +80,7 @@ class Inpainting:
         count = len(errors)
         return cls(
             image,
-            deviation * np.float32(first.calibration.width(0.9) / 1.645),
+            _widened(deviation, layout, calibrations, 0.9) / np.float32(1.645),
             method,
             chosen,
             float(np.mean(errors)),
@@ -81,8 +88,18 @@ class Inpainting:
             reason,
             seconds,
             deviation,
-            [choice.calibration for choice, _ in choices],
+            layout,
+            calibrations,
         )
+
+    def __repr__(self) -> str:
+        """Return a summary, without the pixels."""
+        size = "×".join(map(str, self.image.shape))
+        parts = [f"{size} {dtype_name(self.image.dtype)}", describe_choice(self.method, self.chosen)]
+        if np.isfinite(self.expected):
+            parts.append(f"expected error {self.expected:.3g} ± {self.expected_error:.2g}")
+        parts.append(f"{self.stop_reason} after {self.seconds:.1f} s")
+        return f"Inpainting({'; '.join(parts)})"
 
     def interval(self, level: float = 0.9) -> tuple[Any, Any]:
         """Return the ends of intervals that cover the true pixels with a probability of about ``level``.
@@ -99,8 +116,37 @@ class Inpainting:
         """
         if not 0 < checked_number("level", level) < 1:
             raise ValueError(f"level: expected a number between 0 and 1, got {level!r}")
-        if self._spread is None:
+        if self._spread is None or self._layout is None:
             raise ValueError(f"interval: method {self.method!r} has no variances; use 'auto' or 'patches'")
-        width = self._reports[0].width(level) * self._spread.astype(np.float64)
+        width = _widened(self._spread.astype(np.float64), self._layout, self._calibrations, level)
         centre = to_numpy(self.image).astype(np.float64)
         return centre - width, centre + width
+
+
+def _widened(
+    deviation: Any, layout: Layout, calibrations: tuple[Calibration, ...], level: float
+) -> npt.NDArray[Any]:
+    """Return how far intervals reach: claimed deviations times the width of each picture's calibration."""
+    wide: npt.NDArray[Any] = np.empty_like(deviation)
+    pictures, target = layout.arrange(deviation), layout.arrange(wide)
+    for place, calibration in zip(np.ndindex(pictures.shape[:-4]), calibrations, strict=True):
+        target[place] = calibration.width(level) * pictures[place]
+    return wide
+
+
+def describe_choice(method: str, settings: dict[str, Any]) -> str:
+    """Return a method of :func:`airnp.inpaint` and the settings that it chose, in words.
+
+    Examples
+    --------
+    >>> describe_choice("linear", {})
+    'linear'
+    >>> found = {"patch": 5, "search": 10, "neighbours": 80, "rounds": 3, "smooth": 0.25, "flat": 0.0}
+    >>> describe_choice("auto", found)
+    'auto: patch 5, search 10, neighbours 80, rounds 3, 25% of the smooth surface'
+    """
+    names = ("patch", "search", "neighbours", "rounds")
+    parts = [f"{name} {settings[name]}" for name in names if settings.get(name) is not None]
+    if settings.get("smooth"):
+        parts.append(f"{settings['smooth']:.0%} of the smooth surface")
+    return f"{method}: {', '.join(parts)}" if parts else method

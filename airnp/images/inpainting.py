@@ -214,7 +214,7 @@ def inpaint(
     result = answer if home is None else from_numpy(answer, *home, dtype_name(answer.dtype))
     if not full:
         return result
-    return Inpainting.of(result, deviation, reports, method, time.perf_counter() - began)
+    return Inpainting.of(result, deviation, reports, layout, method, time.perf_counter() - began)
 
 
 @dataclass(frozen=True, eq=False)

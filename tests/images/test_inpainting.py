@@ -146,6 +146,27 @@ def test_a_stack_is_filled_picture_by_picture(method):
         np.testing.assert_array_equal(one, inpaint(picture, mask, **options(method)))
 
 
+def test_each_picture_of_a_stack_has_intervals_by_its_own_trials():
+    rough = np.random.default_rng(0).random(GREY.shape)
+    pictures, gaps = (GREY, 0.5 * GREY + 0.5 * rough), ~MASK
+    both = inpaint(np.stack(pictures), MASK, channel_axis=None, bounds=(0, 1), full=True)
+    low, high = both.interval(0.8)
+    for number, picture in enumerate(pictures):
+        alone = inpaint(picture, MASK, bounds=(0, 1), full=True)
+        np.testing.assert_allclose(both.std[number][gaps], alone.std[gaps], rtol=1e-5)
+        for end, own in zip((low, high), alone.interval(0.8), strict=True):
+            np.testing.assert_allclose(end[number], own, rtol=1e-5)
+
+
+def test_the_summary_has_no_pixels():
+    found = inpaint(COLOUR, MASK, full=True)
+    assert repr(found).startswith("Inpainting(")
+    assert "auto: patch 4, search 10, neighbours 64, rounds" in repr(found)
+    assert f"expected error {found.expected:.3g} ±" in repr(found)
+    assert len(repr(found)) < 200
+    assert "linear; done after" in repr(inpaint(GREY, MASK, method="linear", full=True))
+
+
 def test_a_complete_picture_of_a_stack_does_not_hide_what_trials_found():
     mask = np.stack([MASK | True, MASK])
     found = inpaint(STACK, mask, full=True)
