@@ -10,7 +10,7 @@ bounds for the work and guesses for the launches; nothing here was measured.
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from airnp.model.factorization import factor_shapes
 from bench.floor import product_shapes
@@ -27,6 +27,9 @@ GRAPH_US = 10.0
 
 NODE_US = 2.5
 """Assumed: the least time from the start of one kernel to that of the next, in a graph or a full queue."""
+
+PRODUCT_US = 5.5
+"""Assumed: what a product of cuBLAS takes besides its roofline. One of 240×240 takes 6 to 9 µs on an A100."""
 
 EXP, ROOT, QUOTIENT = 10, 8, 8
 """Assumed: operations for one exponential, one square root, one division."""
@@ -65,7 +68,10 @@ DEVICES = (
 
 @dataclass(frozen=True)
 class Work:
-    """The work of all launches of one kernel in an iteration: numbers moved, and operations on them."""
+    """The work of all launches of one kernel in an iteration: numbers moved, and operations on them.
+
+    ``on_path`` of the launches follow each other on the longest path of the CUDA graph, by default all.
+    """
 
     name: str
     launches: int
@@ -73,14 +79,27 @@ class Work:
     flops: float
     formula: str
     is_product: bool = False
+    on_path: int | None = None
 
-    def seconds(self, device: Device, precision: str = "float32", *, least: float = 0.0) -> float:
-        """Return the time of all launches, bounded by bandwidth, by arithmetic, and by ``least`` for each."""
+    @property
+    def depth(self) -> int:
+        """The number of launches on the longest path."""
+        return self.launches if self.on_path is None else self.on_path
+
+    def seconds(self, device: Device, precision: str = "float32") -> float:
+        """Return the time of all launches, bounded by bandwidth and by arithmetic."""
         # Outside of products there are no tensor cores.
         peak = device.peak(precision) if self.is_product else min(device.float32, device.peak(precision))
         traffic = self.numbers * itemsize(precision) / (device.bandwidth * 1e9)
         arithmetic = self.flops / (peak * 1e12)
-        return max(traffic, arithmetic, least * self.launches)
+        return max(traffic, arithmetic)
+
+    def busy(self, device: Device, precision: str = "float32") -> float:
+        """Return the time of all launches one after the other, each with what it costs at least."""
+        bound = self.seconds(device, precision)
+        if self.is_product:
+            return bound + self.launches * PRODUCT_US * 1e-6
+        return max(bound, self.launches * NODE_US * 1e-6)
 
 
 def itemsize(precision: str) -> int:
@@ -114,19 +133,17 @@ def work(m: int, n: int, depth: int, batch: int = 1) -> list[Work]:
             multiplied(chain),
             "(3 + 3 + 3)(L − 1) m²",
             True,
+            2 * (depth - 1),
         ),
-        Work("Gram matrices", 2, moved(grams, 1), multiplied(grams), "2 · 3 m²", True),
+        Work("Gram matrices", 2, moved(grams, 1), multiplied(grams), "2 · 3 m²", True, 1),
         Work("A X and X A, added", 2, moved(pulls, 2), multiplied(pulls), "2 · 4 m²", True),
-        Work("graph_statistics", 2, 2 * squares, STATISTICS * squares, "2 · 2 m²"),
-        Work("graph_step", 2, stepped, STEP * squares, "2 · (7 + 1/2 + 1/16) m²"),
+        Work("graph_statistics", 2, 2 * squares, STATISTICS * squares, "2 · 2 m²", on_path=1),
+        Work("graph_step", 2, stepped, STEP * squares, "2 · (7 + 1/2 + 1/16) m²", on_path=1),
         Work("masked_residual", 1, 4.0 * m * n, RESIDUAL * m * n, "4 m²"),
         Work("adam", 1, 7.0 * factors, ADAM * factors, "7 L m²"),
         Work("record", 1, 6.0, 0.0, "0"),
     ]
-    return [
-        Work(row.name, row.launches, batch * row.numbers, batch * row.flops, row.formula, row.is_product)
-        for row in rows
-    ]
+    return [replace(row, numbers=batch * row.numbers, flops=batch * row.flops) for row in rows]
 
 
 @dataclass(frozen=True)
@@ -197,21 +214,26 @@ class Estimate:
 
     roofline: float
     single: float
+    line: float
     graph: float
 
 
 def estimate(device: Device, m: int, depth: int = 3, batch: int = 1, precision: str = "float32") -> Estimate:
-    """Return the roofline, and the time with launches one by one and with a CUDA graph.
+    """Return the roofline, and the time with single launches, with a CUDA graph in line, and in branches.
 
-    The host prepares launches while the device works, so the slower of the two counts.
+    The host prepares launches while the device works, so the slower of the two counts. Branches share the
+    device: the graph takes as long as its longest path, and no less than the roofline of all its work.
     """
     rows = work(m, m, depth, batch)
     launches = sum(row.launches for row in rows)
-    busy = sum(row.seconds(device, precision, least=NODE_US * 1e-6) for row in rows)
+    bound = sum(row.seconds(device, precision) for row in rows)
+    busy = sum(row.busy(device, precision) for row in rows)
+    path = sum(row.busy(device, precision) * row.depth / row.launches for row in rows)
     return Estimate(
-        roofline=1e3 * sum(row.seconds(device, precision) for row in rows),
+        roofline=1e3 * bound,
         single=1e3 * max(busy, launches * HOST_US * 1e-6),
-        graph=1e3 * max(busy, GRAPH_US * 1e-6),
+        line=1e3 * max(busy, GRAPH_US * 1e-6),
+        graph=1e3 * max(path, bound, GRAPH_US * 1e-6),
     )
 
 
@@ -253,16 +275,33 @@ def work_table(sizes: tuple[int, ...]) -> str:
 
 def times_table(sizes: tuple[int, ...]) -> str:
     """Return milliseconds of an iteration on each device, three factors, float32."""
-    header = ["m", "device", "roofline ms", "launched one by one ms", "CUDA graph ms", "10 000 iterations"]
+    header = ["m", "device", "roofline ms", "launched one by one ms", "graph in line ms", "in branches ms"]
+    header.append("10 000 iterations")
     rows: list[list[object]] = []
     for m in sizes:
         for device in DEVICES:
             found = estimate(device, m)
-            times = [_digits(value) for value in (found.roofline, found.single, found.graph)]
+            times = [_digits(value) for value in (found.roofline, found.single, found.line, found.graph)]
             rows.append([m, device.name, *times, f"{_digits(10 * found.graph)} s"])
     paper = [f"{PAPER_MS:.3g}", "–", f"{10 * PAPER_MS:.3g} s, measured"]
-    rows.append([240, "V100, the paper's program", "–", *paper])
+    rows.append([240, "V100, the paper's program", "–", "–", *paper])
     return markdown(header, rows)
+
+
+def branches_table(sizes: tuple[int, ...]) -> str:
+    """Return what an iteration was in one line of launches, and what it is in branches."""
+    header = ["m", "nodes", "longest path, in line", "in branches", "kernels + products", "MB moved"]
+    header += [f"{device.name} µs, in line → in branches" for device in DEVICES]
+    body: list[list[object]] = []
+    for m in sizes:
+        rows = work(m, m, 3)
+        nodes = sum(row.launches for row in rows)
+        products = sum(row.launches for row in rows if row.is_product)
+        found = [estimate(device, m) for device in DEVICES]
+        times = [f"{_digits(1e3 * one.line)} → {_digits(1e3 * one.graph)}" for one in found]
+        counts = [m, nodes, nodes, sum(row.depth for row in rows), f"{nodes - products} + {products}"]
+        body.append([*counts, _digits(sum(row.numbers for row in rows) * 4e-6), *times])
+    return markdown(header, body)
 
 
 def shares_table(m: int) -> str:
@@ -288,7 +327,14 @@ def sparse_table() -> str:
 
 def tables(sizes: tuple[int, ...] = (240, 1000, 4000)) -> list[str]:
     """Return all tables, in the order of docs/gpu.md."""
-    return [devices_table(), work_table(sizes), times_table(sizes), shares_table(1000), sparse_table()]
+    return [
+        devices_table(),
+        work_table(sizes),
+        times_table(sizes),
+        branches_table((64, *sizes)),
+        shares_table(1000),
+        sparse_table(),
+    ]
 
 
 def main(argv: list[str] | None = None) -> None:
