@@ -31,6 +31,9 @@ NODE_US = 2.5
 PRODUCT_US = 5.5
 """Assumed: what a product of cuBLAS takes besides its roofline. One of 240×240 takes 6 to 9 µs on an A100."""
 
+HALVED = 512
+"""Rows from which on half of a Gram matrix is computed, as in the engine."""
+
 EXP, ROOT, QUOTIENT = 10, 8, 8
 """Assumed: operations for one exponential, one square root, one division."""
 
@@ -107,8 +110,11 @@ def itemsize(precision: str) -> int:
     return 8 if precision == "float64" else 4
 
 
-def work(m: int, n: int, depth: int, batch: int = 1) -> list[Work]:
-    """Return the work of an iteration of AIR with graphs of kind "row" over rows and columns."""
+def work(m: int, n: int, depth: int, batch: int = 1, *, halves: bool = True) -> list[Work]:
+    """Return the work of an iteration of AIR with graphs of kind "row" over rows and columns.
+
+    ``halves`` says whether large Gram matrices are computed by half and mirrored.
+    """
     rank = min(m, n)
     graphs = (m, n)
     factors = sum(rows * columns for rows, columns in factor_shapes(m, n, depth, rank))
@@ -125,6 +131,12 @@ def work(m: int, n: int, depth: int, batch: int = 1) -> list[Work]:
     # V and its moments are read and written, A is written, the upper half of K is read; partial degrees.
     stepped = sum(7 * k * k + k * (k + 1) / 2 + 2 * k * -(-k // 32) for k in graphs)
     squares = float(sum(k * k for k in graphs))
+    halved = halves and batch == 1 and min(m, n) >= HALVED
+    formula = "2 · 3 m², by half 2 · 3/2 m²"
+    gram = Work("Gram matrices", 2, moved(grams, 1), multiplied(grams), formula, True, 1)
+    mirror = Work("mirror", 2, squares, 0.0, "2 · m²", on_path=1)
+    if halved:
+        gram = replace(gram, numbers=gram.numbers / 2, flops=gram.flops / 2)
     rows = [
         Work(
             "products of factors",
@@ -135,7 +147,8 @@ def work(m: int, n: int, depth: int, batch: int = 1) -> list[Work]:
             True,
             2 * (depth - 1),
         ),
-        Work("Gram matrices", 2, moved(grams, 1), multiplied(grams), "2 · 3 m²", True, 1),
+        gram,
+        *([mirror] if halved else []),
         Work("A X and X A, added", 2, moved(pulls, 2), multiplied(pulls), "2 · 4 m²", True),
         Work("graph_statistics", 2, 2 * squares, STATISTICS * squares, "2 · 2 m²", on_path=1),
         Work("graph_step", 2, stepped, STEP * squares, "2 · (7 + 1/2 + 1/16) m²", on_path=1),
@@ -218,13 +231,21 @@ class Estimate:
     graph: float
 
 
-def estimate(device: Device, m: int, depth: int = 3, batch: int = 1, precision: str = "float32") -> Estimate:
+def estimate(
+    device: Device,
+    m: int,
+    depth: int = 3,
+    batch: int = 1,
+    precision: str = "float32",
+    *,
+    halves: bool = True,
+) -> Estimate:
     """Return the roofline, and the time with single launches, with a CUDA graph in line, and in branches.
 
     The host prepares launches while the device works, so the slower of the two counts. Branches share the
     device: the graph takes as long as its longest path, and no less than the roofline of all its work.
     """
-    rows = work(m, m, depth, batch)
+    rows = work(m, m, depth, batch, halves=halves)
     launches = sum(row.launches for row in rows)
     bound = sum(row.seconds(device, precision) for row in rows)
     busy = sum(row.busy(device, precision) for row in rows)
@@ -263,13 +284,18 @@ def _megabytes_and_flops(numbers: float, flops: float) -> str:
 def work_table(sizes: tuple[int, ...]) -> str:
     """Return traffic and arithmetic of each kernel, for square matrices, three factors, float32."""
     header = ["kernel", "launches", "numbers moved", *(f"MB, MFLOP at m = {m}" for m in sizes)]
-    columns = [work(m, m, 3) for m in sizes]
+    columns = [{row.name: row for row in work(m, m, 3)} for m in sizes]
     rows: list[list[object]] = []
-    for same in zip(*columns, strict=True):
-        cells = [_megabytes_and_flops(row.numbers, row.flops) for row in same]
-        rows.append([same[0].name, same[0].launches, same[0].formula, *cells])
-    totals = [_megabytes_and_flops(sum(r.numbers for r in c), sum(r.flops for r in c)) for c in columns]
-    rows.append(["together", sum(row.launches for row in columns[0]), "", *totals])
+    for name, row in columns[-1].items():
+        same = [column.get(name) for column in columns]
+        cells = ["–" if one is None else _megabytes_and_flops(one.numbers, one.flops) for one in same]
+        rows.append([name, row.launches, row.formula, *cells])
+    totals = [
+        _megabytes_and_flops(sum(r.numbers for r in c.values()), sum(r.flops for r in c.values()))
+        for c in columns
+    ]
+    launches = dict.fromkeys(sum(row.launches for row in column.values()) for column in columns)
+    rows.append(["together", " or ".join(map(str, launches)), "", *totals])
     return markdown(header, rows)
 
 
@@ -289,18 +315,26 @@ def times_table(sizes: tuple[int, ...]) -> str:
 
 
 def branches_table(sizes: tuple[int, ...]) -> str:
-    """Return what an iteration was in one line of launches, and what it is in branches."""
-    header = ["m", "nodes", "longest path, in line", "in branches", "kernels + products", "MB moved"]
-    header += [f"{device.name} µs, in line → in branches" for device in DEVICES]
+    """Return an iteration in one line of launches with whole Gram matrices, and as it is."""
+    header = ["m", "nodes", "longest path", "kernels + products", "MB moved"]
+    header += [f"{device.name} µs" for device in DEVICES]
     body: list[list[object]] = []
     for m in sizes:
-        rows = work(m, m, 3)
-        nodes = sum(row.launches for row in rows)
-        products = sum(row.launches for row in rows if row.is_product)
-        found = [estimate(device, m) for device in DEVICES]
-        times = [f"{_digits(1e3 * one.line)} → {_digits(1e3 * one.graph)}" for one in found]
-        counts = [m, nodes, nodes, sum(row.depth for row in rows), f"{nodes - products} + {products}"]
-        body.append([*counts, _digits(sum(row.numbers for row in rows) * 4e-6), *times])
+        before, now = (work(m, m, 3, halves=halves) for halves in (False, True))
+        counts: list[list[object]] = []
+        for rows in (before, now):
+            nodes = sum(row.launches for row in rows)
+            products = sum(row.launches for row in rows if row.is_product)
+            path = nodes if rows is before else sum(row.depth for row in rows)
+            megabytes = _digits(sum(row.numbers for row in rows) * 4e-6)
+            counts.append([nodes, path, f"{nodes - products} + {products}", megabytes])
+        line = [estimate(device, m, halves=False).line for device in DEVICES]
+        graph = [estimate(device, m).graph for device in DEVICES]
+        both = [
+            *zip(*counts, strict=True),
+            *([_digits(1e3 * ms) for ms in pair] for pair in zip(line, graph, strict=True)),
+        ]
+        body.append([m, *(f"{old} → {new}" for old, new in both)])
     return markdown(header, body)
 
 
