@@ -159,7 +159,8 @@ def _multiply(c: Array, a: Array, b: Array, alpha: float = 1.0, beta: float = 0.
         _gemm(target, left, turned, right, other_turned, alpha, beta)
         return
     parts = [_split(left, halves)]
-    parts.append(parts[0] if right.data.ptr == left.data.ptr else _split(right, halves))
+    same = right.data.ptr == left.data.ptr and right.shape == left.shape
+    parts.append(parts[0] if same else _split(right, halves))
     for first, second in ((1, 0), (0, 1), (0, 0)):
         _gemm(target, parts[0][first], turned, parts[1][second], other_turned, alpha, beta)
         beta = 1.0
