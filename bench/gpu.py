@@ -481,7 +481,9 @@ def look_around() -> Machine:
         import torch
     except ImportError:
         with_torch = False
-        missing.append("PyTorch (pip install 'airnp[bench]')")
+        missing.append(
+            "PyTorch (pip install 'airnp[bench,cuda12x]' or 'airnp[bench,cuda13x]', as CuPy's own CUDA)"
+        )
     else:
         with_torch = torch.cuda.is_available()
         if not with_torch:

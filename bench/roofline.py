@@ -10,7 +10,7 @@ bounds for the work and guesses for the launches; nothing here was measured.
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from airnp.model.factorization import factor_shapes
 from bench.floor import product_shapes
@@ -27,6 +27,12 @@ GRAPH_US = 10.0
 
 NODE_US = 2.5
 """Assumed: the least time from the start of one kernel to that of the next, in a graph or a full queue."""
+
+PRODUCT_US = 5.5
+"""Assumed: what a product of cuBLAS takes besides its roofline. One of 240×240 takes 6 to 9 µs on an A100."""
+
+HALVED = 512
+"""Rows from which on half of a Gram matrix is computed, as in the engine."""
 
 EXP, ROOT, QUOTIENT = 10, 8, 8
 """Assumed: operations for one exponential, one square root, one division."""
@@ -65,7 +71,10 @@ DEVICES = (
 
 @dataclass(frozen=True)
 class Work:
-    """The work of all launches of one kernel in an iteration: numbers moved, and operations on them."""
+    """The work of all launches of one kernel in an iteration: numbers moved, and operations on them.
+
+    ``on_path`` of the launches follow each other on the longest path of the CUDA graph, by default all.
+    """
 
     name: str
     launches: int
@@ -73,14 +82,27 @@ class Work:
     flops: float
     formula: str
     is_product: bool = False
+    on_path: int | None = None
 
-    def seconds(self, device: Device, precision: str = "float32", *, least: float = 0.0) -> float:
-        """Return the time of all launches, bounded by bandwidth, by arithmetic, and by ``least`` for each."""
+    @property
+    def depth(self) -> int:
+        """The number of launches on the longest path."""
+        return self.launches if self.on_path is None else self.on_path
+
+    def seconds(self, device: Device, precision: str = "float32") -> float:
+        """Return the time of all launches, bounded by bandwidth and by arithmetic."""
         # Outside of products there are no tensor cores.
         peak = device.peak(precision) if self.is_product else min(device.float32, device.peak(precision))
         traffic = self.numbers * itemsize(precision) / (device.bandwidth * 1e9)
         arithmetic = self.flops / (peak * 1e12)
-        return max(traffic, arithmetic, least * self.launches)
+        return max(traffic, arithmetic)
+
+    def busy(self, device: Device, precision: str = "float32") -> float:
+        """Return the time of all launches one after the other, each with what it costs at least."""
+        bound = self.seconds(device, precision)
+        if self.is_product:
+            return bound + self.launches * PRODUCT_US * 1e-6
+        return max(bound, self.launches * NODE_US * 1e-6)
 
 
 def itemsize(precision: str) -> int:
@@ -88,8 +110,11 @@ def itemsize(precision: str) -> int:
     return 8 if precision == "float64" else 4
 
 
-def work(m: int, n: int, depth: int, batch: int = 1) -> list[Work]:
-    """Return the work of an iteration of AIR with graphs of kind "row" over rows and columns."""
+def work(m: int, n: int, depth: int, batch: int = 1, *, halves: bool = True) -> list[Work]:
+    """Return the work of an iteration of AIR with graphs of kind "row" over rows and columns.
+
+    ``halves`` says whether large Gram matrices are computed by half and mirrored.
+    """
     rank = min(m, n)
     graphs = (m, n)
     factors = sum(rows * columns for rows, columns in factor_shapes(m, n, depth, rank))
@@ -106,6 +131,12 @@ def work(m: int, n: int, depth: int, batch: int = 1) -> list[Work]:
     # V and its moments are read and written, A is written, the upper half of K is read; partial degrees.
     stepped = sum(7 * k * k + k * (k + 1) / 2 + 2 * k * -(-k // 32) for k in graphs)
     squares = float(sum(k * k for k in graphs))
+    halved = halves and batch == 1 and min(m, n) >= HALVED
+    formula = "2 · 3 m², by half 2 · 3/2 m²"
+    gram = Work("Gram matrices", 2, moved(grams, 1), multiplied(grams), formula, True, 1)
+    mirror = Work("mirror", 2, squares, 0.0, "2 · m²", on_path=1)
+    if halved:
+        gram = replace(gram, numbers=gram.numbers / 2, flops=gram.flops / 2)
     rows = [
         Work(
             "products of factors",
@@ -114,19 +145,18 @@ def work(m: int, n: int, depth: int, batch: int = 1) -> list[Work]:
             multiplied(chain),
             "(3 + 3 + 3)(L − 1) m²",
             True,
+            2 * (depth - 1),
         ),
-        Work("Gram matrices", 2, moved(grams, 1), multiplied(grams), "2 · 3 m²", True),
+        gram,
+        *([mirror] if halved else []),
         Work("A X and X A, added", 2, moved(pulls, 2), multiplied(pulls), "2 · 4 m²", True),
-        Work("graph_statistics", 2, 2 * squares, STATISTICS * squares, "2 · 2 m²"),
-        Work("graph_step", 2, stepped, STEP * squares, "2 · (7 + 1/2 + 1/16) m²"),
+        Work("graph_statistics", 2, 2 * squares, STATISTICS * squares, "2 · 2 m²", on_path=1),
+        Work("graph_step", 2, stepped, STEP * squares, "2 · (7 + 1/2 + 1/16) m²", on_path=1),
         Work("masked_residual", 1, 4.0 * m * n, RESIDUAL * m * n, "4 m²"),
         Work("adam", 1, 7.0 * factors, ADAM * factors, "7 L m²"),
         Work("record", 1, 6.0, 0.0, "0"),
     ]
-    return [
-        Work(row.name, row.launches, batch * row.numbers, batch * row.flops, row.formula, row.is_product)
-        for row in rows
-    ]
+    return [replace(row, numbers=batch * row.numbers, flops=batch * row.flops) for row in rows]
 
 
 @dataclass(frozen=True)
@@ -197,21 +227,34 @@ class Estimate:
 
     roofline: float
     single: float
+    line: float
     graph: float
 
 
-def estimate(device: Device, m: int, depth: int = 3, batch: int = 1, precision: str = "float32") -> Estimate:
-    """Return the roofline, and the time with launches one by one and with a CUDA graph.
+def estimate(
+    device: Device,
+    m: int,
+    depth: int = 3,
+    batch: int = 1,
+    precision: str = "float32",
+    *,
+    halves: bool = True,
+) -> Estimate:
+    """Return the roofline, and the time with single launches, with a CUDA graph in line, and in branches.
 
-    The host prepares launches while the device works, so the slower of the two counts.
+    The host prepares launches while the device works, so the slower of the two counts. Branches share the
+    device: the graph takes as long as its longest path, and no less than the roofline of all its work.
     """
-    rows = work(m, m, depth, batch)
+    rows = work(m, m, depth, batch, halves=halves)
     launches = sum(row.launches for row in rows)
-    busy = sum(row.seconds(device, precision, least=NODE_US * 1e-6) for row in rows)
+    bound = sum(row.seconds(device, precision) for row in rows)
+    busy = sum(row.busy(device, precision) for row in rows)
+    path = sum(row.busy(device, precision) * row.depth / row.launches for row in rows)
     return Estimate(
-        roofline=1e3 * sum(row.seconds(device, precision) for row in rows),
+        roofline=1e3 * bound,
         single=1e3 * max(busy, launches * HOST_US * 1e-6),
-        graph=1e3 * max(busy, GRAPH_US * 1e-6),
+        line=1e3 * max(busy, GRAPH_US * 1e-6),
+        graph=1e3 * max(path, bound, GRAPH_US * 1e-6),
     )
 
 
@@ -241,28 +284,58 @@ def _megabytes_and_flops(numbers: float, flops: float) -> str:
 def work_table(sizes: tuple[int, ...]) -> str:
     """Return traffic and arithmetic of each kernel, for square matrices, three factors, float32."""
     header = ["kernel", "launches", "numbers moved", *(f"MB, MFLOP at m = {m}" for m in sizes)]
-    columns = [work(m, m, 3) for m in sizes]
+    columns = [{row.name: row for row in work(m, m, 3)} for m in sizes]
     rows: list[list[object]] = []
-    for same in zip(*columns, strict=True):
-        cells = [_megabytes_and_flops(row.numbers, row.flops) for row in same]
-        rows.append([same[0].name, same[0].launches, same[0].formula, *cells])
-    totals = [_megabytes_and_flops(sum(r.numbers for r in c), sum(r.flops for r in c)) for c in columns]
-    rows.append(["together", sum(row.launches for row in columns[0]), "", *totals])
+    for name, row in columns[-1].items():
+        same = [column.get(name) for column in columns]
+        cells = ["–" if one is None else _megabytes_and_flops(one.numbers, one.flops) for one in same]
+        rows.append([name, row.launches, row.formula, *cells])
+    totals = [
+        _megabytes_and_flops(sum(r.numbers for r in c.values()), sum(r.flops for r in c.values()))
+        for c in columns
+    ]
+    launches = dict.fromkeys(sum(row.launches for row in column.values()) for column in columns)
+    rows.append(["together", " or ".join(map(str, launches)), "", *totals])
     return markdown(header, rows)
 
 
 def times_table(sizes: tuple[int, ...]) -> str:
     """Return milliseconds of an iteration on each device, three factors, float32."""
-    header = ["m", "device", "roofline ms", "launched one by one ms", "CUDA graph ms", "10 000 iterations"]
+    header = ["m", "device", "roofline ms", "launched one by one ms", "graph in line ms", "in branches ms"]
+    header.append("10 000 iterations")
     rows: list[list[object]] = []
     for m in sizes:
         for device in DEVICES:
             found = estimate(device, m)
-            times = [_digits(value) for value in (found.roofline, found.single, found.graph)]
+            times = [_digits(value) for value in (found.roofline, found.single, found.line, found.graph)]
             rows.append([m, device.name, *times, f"{_digits(10 * found.graph)} s"])
     paper = [f"{PAPER_MS:.3g}", "–", f"{10 * PAPER_MS:.3g} s, measured"]
-    rows.append([240, "V100, the paper's program", "–", *paper])
+    rows.append([240, "V100, the paper's program", "–", "–", *paper])
     return markdown(header, rows)
+
+
+def branches_table(sizes: tuple[int, ...]) -> str:
+    """Return an iteration in one line of launches with whole Gram matrices, and as it is."""
+    header = ["m", "nodes", "longest path", "kernels + products", "MB moved"]
+    header += [f"{device.name} µs" for device in DEVICES]
+    body: list[list[object]] = []
+    for m in sizes:
+        before, now = (work(m, m, 3, halves=halves) for halves in (False, True))
+        counts: list[list[object]] = []
+        for rows in (before, now):
+            nodes = sum(row.launches for row in rows)
+            products = sum(row.launches for row in rows if row.is_product)
+            path = nodes if rows is before else sum(row.depth for row in rows)
+            megabytes = _digits(sum(row.numbers for row in rows) * 4e-6)
+            counts.append([nodes, path, f"{nodes - products} + {products}", megabytes])
+        line = [estimate(device, m, halves=False).line for device in DEVICES]
+        graph = [estimate(device, m).graph for device in DEVICES]
+        both = [
+            *zip(*counts, strict=True),
+            *([_digits(1e3 * ms) for ms in pair] for pair in zip(line, graph, strict=True)),
+        ]
+        body.append([m, *(f"{old} → {new}" for old, new in both)])
+    return markdown(header, body)
 
 
 def shares_table(m: int) -> str:
@@ -288,7 +361,14 @@ def sparse_table() -> str:
 
 def tables(sizes: tuple[int, ...] = (240, 1000, 4000)) -> list[str]:
     """Return all tables, in the order of docs/gpu.md."""
-    return [devices_table(), work_table(sizes), times_table(sizes), shares_table(1000), sparse_table()]
+    return [
+        devices_table(),
+        work_table(sizes),
+        times_table(sizes),
+        branches_table((64, *sizes)),
+        shares_table(1000),
+        sparse_table(),
+    ]
 
 
 def main(argv: list[str] | None = None) -> None:

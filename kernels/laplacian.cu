@@ -405,3 +405,33 @@ graph_step(T* __restrict__ v, const T* __restrict__ gram, const T* __restrict__ 
         }
     }
 }
+
+// gram_ji <- gram_ij for i < j: what cuBLAS leaves out where it multiplies a matrix by its own transpose.
+//
+// By pairs of tiles, so that global memory is accessed along rows.
+// Launch: block 256; grid x = min(t (t + 1) / 2, 2048) with t = ceil(nodes / 32); any other grid works.
+template <typename T>
+__global__ void __launch_bounds__(THREADS, RESIDENT)
+mirror(T* gram, int nodes) {
+    __shared__ T tile[TILE][PITCH];
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const int strips = strips_of(nodes);
+    const int pairs = pairs_of(strips);
+    for (long long p = blockIdx.x; p < pairs; p += gridDim.x) {
+        const StripPair pair(static_cast<int>(p), strips);
+        for (int row = warp; row < TILE; row += WARPS) {
+            const int above = pair.low * TILE + row, right = pair.high * TILE + lane;
+            if (above <= right && right < nodes) {
+                tile[row][lane] = gram[place(0, above, right, nodes, nodes)];
+            }
+        }
+        __syncthreads();
+        for (int row = warp; row < TILE; row += WARPS) {
+            const int below = pair.high * TILE + row, left = pair.low * TILE + lane;
+            if (below < nodes && left < below) {
+                gram[place(0, below, left, nodes, nodes)] = tile[lane][row];
+            }
+        }
+        __syncthreads();
+    }
+}

@@ -1,4 +1,4 @@
-"""cuBLAS through ctypes: one function, ``gemm``, on row-major stacks; and the stream that a fit works on.
+"""cuBLAS through ctypes: ``gemm`` on row-major stacks, ``syrk`` on a matrix; and the streams of a fit.
 
 CuPy's own wrappers refuse to run while a stream is captured into a CUDA graph. cuBLAS itself allows it if its
 workspace is set beforehand and alpha and beta are on the host. So this module calls cuBLAS with its own
@@ -24,6 +24,7 @@ from airnp._arrays import Array
 from airnp._devices import load_library
 
 _NO_TRANSPOSE, _TRANSPOSE = 0, 1
+_LOWER = 0
 _DEFAULT_MATH = 0
 _MATH = {None: _DEFAULT_MATH, "tf32": 3, "tf32x3": 3, "bf16x9": 4}
 """Modes of cuBLAS for products of float32."""
@@ -99,14 +100,14 @@ class Handle:
         _check(self._library.cublasGetVersion_v2(self._pointer, ctypes.byref(number)), "cublasGetVersion")
         return number.value
 
-    def multiply(self, double: bool, precision: str | None, arguments: tuple[Any, ...]) -> None:
-        """Queue one ``gemmStridedBatched``."""
+    def queue(self, routine: str, double: bool, precision: str | None, arguments: tuple[Any, ...]) -> None:
+        """Queue a product: ``routine`` is the name of cuBLAS behind its letter for the type."""
         mode = _DEFAULT_MATH if double else _MATH[precision]
         if mode != self._mode:
             self._mode = None
             _check(self._library.cublasSetMathMode(self._pointer, ctypes.c_int(mode)), "cublasSetMathMode")
             self._mode = mode
-        name = "cublasDgemmStridedBatched" if double else "cublasSgemmStridedBatched"
+        name = f"cublas{'D' if double else 'S'}{routine}"
         _check(getattr(self._library, name)(self._pointer, *arguments), name)
 
     def forget_loose(self) -> None:
@@ -244,18 +245,11 @@ def gemm_strided_batched(
     dtype: Any,
 ) -> None:
     """Queue C ← alpha · op(A) op(B) + beta · C, column-major, on the current stream and device."""
-    import cupy
-
     double = dtype == "float64"
     scalar = ctypes.c_double if double else ctypes.c_float
     whole, step, address = ctypes.c_int, ctypes.c_longlong, ctypes.c_void_p
-    stream = cupy.cuda.get_current_stream().ptr
-    if _local.session:  # a stream of the user's gets the first one's
-        chosen = _local.session.get(stream) or next(iter(_local.session.values()))
-    else:
-        chosen = lane().handles[0]
-        chosen.bind_loose(stream)
-    chosen.multiply(
+    _current_handle().queue(
+        "gemmStridedBatched",
         double,
         _local.precision,
         (
@@ -268,6 +262,19 @@ def gemm_strided_batched(
             whole(batch),
         ),
     )
+
+
+def _current_handle() -> Handle:
+    """Return the handle whose products go to the current stream."""
+    import cupy
+
+    stream = cupy.cuda.get_current_stream().ptr
+    if _local.session:  # a stream of the user's gets the first one's
+        chosen = _local.session.get(stream) or next(iter(_local.session.values()))
+    else:
+        chosen = lane().handles[0]
+        chosen.bind_loose(stream)
+    return chosen
 
 
 def gemm(
@@ -300,6 +307,24 @@ def gemm(
         batch,
         str(c.dtype),
     )
+
+
+def syrk(c: Any, a: Any, columns: bool) -> None:
+    """Write a aᵀ, or aᵀ a of the columns, above and on the diagonal of c; both are C-contiguous matrices.
+
+    What cuBLAS, in column-major order, takes for the lower triangle is the upper one of a row-major matrix.
+    """
+    double = str(c.dtype) == "float64"
+    scalar = ctypes.c_double if double else ctypes.c_float
+    whole, address = ctypes.c_int, ctypes.c_void_p
+    rows, width = a.shape
+    sizes = (width, rows) if columns else (rows, width)
+    arguments = (
+        *map(whole, (_LOWER, _NO_TRANSPOSE if columns else _TRANSPOSE, *sizes)),
+        *(ctypes.byref(scalar(1)), address(a.data.ptr), whole(width)),
+        *(ctypes.byref(scalar(0)), address(c.data.ptr), whole(sizes[0])),
+    )
+    _current_handle().queue("syrk_v2", double, _local.precision, arguments)
 
 
 def _stride(stack: Any) -> int:

@@ -56,6 +56,9 @@ CAPACITY = 128
 
 _KINDS = {"row": 0, "global": 1, "product": 2}
 _TILE, _ROWS_OF_BLOCK = 32, 8
+_HALVED = 512
+"""Nodes from which on half of a Gram matrix is computed and mirrored."""
+
 _MOST_BLOCKS = {"graph": 2048, "entries": 1024, "adam": 4096, "second": 65535}
 
 
@@ -156,7 +159,8 @@ def _multiply(c: Array, a: Array, b: Array, alpha: float = 1.0, beta: float = 0.
         _gemm(target, left, turned, right, other_turned, alpha, beta)
         return
     parts = [_split(left, halves)]
-    parts.append(parts[0] if right.data.ptr == left.data.ptr else _split(right, halves))
+    same = right.data.ptr == left.data.ptr and right.shape == left.shape
+    parts.append(parts[0] if same else _split(right, halves))
     for first, second in ((1, 0), (0, 1), (0, 0)):
         _gemm(target, parts[0][first], turned, parts[1][second], other_turned, alpha, beta)
         beta = 1.0
@@ -177,8 +181,22 @@ def _split(x: Array, halves: Lending) -> tuple[Array, Array]:
 
 
 def gram(x: Array, *, columns: bool = False, out: Array | None = None) -> Array:
-    """Return the products of all pairs of rows of ``x``, K = x xᵀ, or of all pairs of columns, K = xᵀ x."""
-    return product(x, x, transpose_a=columns, transpose_b=not columns, out=out)
+    """Return the products of all pairs of rows of ``x``, K = x xᵀ, or of all pairs of columns, K = xᵀ x.
+
+    Half of K, which is symmetric, is enough for one large matrix; for a small one, a second launch, which
+    mirrors that half, would cost more than it saves.
+    """
+    nodes = x.shape[-1] if columns else x.shape[-2]
+    halved = nodes >= _HALVED and math.prod(x.shape[:-2]) == 1 and _local.halves is None
+    if not halved:
+        return product(x, x, transpose_a=columns, transpose_b=not columns, out=out)
+    stack, turned = _operand(x)
+    out = _empty((*x.shape[:-2], nodes, nodes), x) if out is None else out
+    call(_cublas.syrk, _stack(out)[0], stack[0], columns != turned, reads=(stack,), writes=(out,))
+    strips = math.ceil(nodes / _TILE)
+    blocks = min(strips * (strips + 1) // 2, _MOST_BLOCKS["graph"])
+    launch("laplacian", "mirror", (x.dtype,), (blocks,), out, nodes)
+    return out
 
 
 def adjacency(kind: AdjacencyKind, v: Array) -> Array:

@@ -235,6 +235,8 @@ def test_the_estimate_counts_the_launches_of_an_iteration():
     assert numbers["adam"] == 21
     assert sum(row.flops for row in rows if row.is_product) == 20 * 64**3
     assert sum(row.launches for row in roofline.work(64, 64, 2)) == 14
+    paths = {depth: sum(row.depth for row in roofline.work(64, 64, depth)) for depth in (2, 3, 4)}
+    assert paths == {2: 10, 3: 12, 4: 14}
 
 
 def test_the_estimate_counts_the_launches_of_a_sparse_iteration():
@@ -255,18 +257,21 @@ def test_bandwidth_arithmetic_and_launches_bound_the_time():
     assert streaming.seconds(device) == pytest.approx(4e-3)
     assert streaming.seconds(device, "float64") == pytest.approx(8e-3)
     assert [product.seconds(device, p) for p in ("float32", "float64", "tf32")] == [1, 2, 0.25]
-    assert product.seconds(device, least=3.0) == 3
+    assert product.busy(device) == pytest.approx(1 + 1e-6 * roofline.PRODUCT_US)
+    assert roofline.Work("nothing", 3, 0, 0, "").busy(device) == pytest.approx(3e-6 * roofline.NODE_US)
     v100 = roofline.find("Tesla V100-SXM2-32GB")
     small, large = (roofline.estimate(v100, m) for m in (100, 4000))
-    assert small.roofline < small.graph < small.single < roofline.PAPER_MS
+    assert small.roofline < small.graph < small.line < small.single < roofline.PAPER_MS
     assert large.roofline == pytest.approx(large.graph, rel=1e-3)
+    a100 = roofline.work(240, 240, 3)[0]  # as measured elsewhere: 6 to 9 µs for a product
+    assert 6e-6 < a100.busy(roofline.find("A100")) / a100.launches < 9e-6
     assert roofline.find("NVIDIA GeForce RTX 3060") is None
 
 
 def test_the_page_has_the_tables_of_the_estimate(capsys):
     roofline.main([])
     printed = capsys.readouterr().out.strip().split("\n\n")
-    assert len(printed) == 5
+    assert len(printed) == 6
     for table in printed:
         assert table in PAGE, f"docs/gpu.md lacks this table of python -m bench.roofline:\n{table}"
     for number in (roofline.HOST_US, roofline.GRAPH_US, roofline.NODE_US):

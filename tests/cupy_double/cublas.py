@@ -6,6 +6,7 @@ import ctypes
 import itertools
 import weakref
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -189,6 +190,48 @@ class Library:
         number._obj.value = self.version
         return 0
 
+    def cublasSsyrk_v2(self, handle: Any, *arguments: Any) -> int:  # noqa: N802
+        return self._multiply_itself("float32", ctypes.c_float, handle, *arguments)
+
+    def cublasDsyrk_v2(self, handle: Any, *arguments: Any) -> int:  # noqa: N802
+        return self._multiply_itself("float64", ctypes.c_double, handle, *arguments)
+
+    def _multiply_itself(self, dtype: str, real: type, handle: Any, *arguments: Any) -> int:
+        """Write one triangle of op(A) op(A)ᵀ; the other one keeps what it was."""
+        scalars, matrix = {4: real, 7: real}, (ctypes.c_void_p, ctypes.c_int)
+        types = (*(ctypes.c_int,) * 4, None, *matrix, None, *matrix)
+        values = []
+        for position, (argument, kind) in enumerate(zip(arguments, types, strict=True)):
+            value = argument._obj if position in scalars else argument
+            assert isinstance(value, scalars.get(position, kind)), position
+            values.append(value.value)
+        lower, transposed, n, k, alpha, a, lda, beta, c, ldc = values
+        assert (lower, alpha, beta) == (0, 1, 0)
+        kind = np.dtype(dtype)
+        source, a_memory = _matrices("A", a, (k, n) if transposed else (n, k), lda, 0, 1, kind)
+        target, c_memory = _matrices("C", c, (n, n), ldc, 0, 1, kind)
+        left = source[0].T if transposed else source[0]
+        workspace, mode = self._workspace(handle), self._mode_of.get(handle.value, 0)
+
+        def run() -> None:
+            rounded = as_tf32(left) if mode == 3 and dtype == "float32" else left
+            written = np.tril_indices(n)
+            target[0][written] = (rounded @ rounded.T)[written]
+
+        counted = partial(machine.count, "products")
+        submit(run, counted, reads=[a_memory], writes=[c_memory, workspace])
+        return 0
+
+    def _workspace(self, handle: Any) -> Allocation:
+        """Return the workspace of a handle, which must belong to the current stream."""
+        own = self.handles[handle.value]
+        if own.stream is None or own.stream() is not get_current_stream():
+            raise CUBLASError("the stream of the handle is not the current one, or is gone")
+        workspace = own.workspace() if own.workspace is not None else None
+        if workspace is None:
+            raise CUBLASError("the handle has no workspace, or it was freed")
+        return workspace
+
     def cublasSgemmStridedBatched(self, handle: Any, *arguments: Any) -> int:  # noqa: N802
         return self._multiply("float32", ctypes.c_float, handle, *arguments)
 
@@ -204,11 +247,6 @@ class Library:
             value = argument._obj if position in scalars else argument
             assert isinstance(value, scalars.get(position, kind)), position
             values.append(value.value)
-        own = self.handles[handle.value]
-        if own.stream is None or own.stream() is not get_current_stream():
-            raise CUBLASError("the stream of the handle is not the current one, or is gone")
-        workspace = own.workspace() if own.workspace is not None else None
-        if workspace is None:
-            raise CUBLASError("the handle has no workspace, or it was freed")
+        workspace = self._workspace(handle)
         gemm_strided_batched(0, *values, dtype, workspace, self._mode_of.get(handle.value, 0))
         return 0

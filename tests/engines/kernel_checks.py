@@ -224,6 +224,14 @@ def check_tensors(dtype, sizes, adam, machine):
             assert_close(got, right, dtype)
 
 
+def check_mirror(dtype, nodes, machine):
+    """Check that the upper triangle is copied below the diagonal, where there was nothing."""
+    given = np.random.default_rng(nodes).standard_normal((nodes, nodes)).astype(dtype)
+    gram = fenced(np.where(np.tri(nodes, k=-1, dtype=bool), np.nan, given), dtype)
+    launches.mirror_launch(gram, machine).run(machine)
+    np.testing.assert_array_equal(gram, np.triu(given) + np.triu(given, 1).T)
+
+
 def check_split(dtype, size, machine):
     """Check that halves add up exactly, and that the first is the nearest of 11 or 26 bits."""
     rng = np.random.default_rng(size)

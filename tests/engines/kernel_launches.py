@@ -214,6 +214,13 @@ def tensors_launch(rule, tensors, offsets, numbers, cursor, machine):
     return Launch.of("adam", rule, (numbers.dtype,), grid, *args)
 
 
+def mirror_launch(gram, machine):
+    nodes = len(gram)
+    strips = -(-nodes // 32)
+    grid = (machine.blocks(min(strips * (strips + 1) // 2, 2048)), 1, 1)
+    return Launch.of("laplacian", "mirror", (gram.dtype,), grid, gram, nodes)
+
+
 def split_launch(x, machine):
     halves = scratch(x.shape, x.dtype), scratch(x.shape, x.dtype)
     grid = (machine.blocks(min(-(-x.size // THREADS), 4096)), 1, 1)

@@ -392,6 +392,28 @@ def test_cublas_is_set_up_before_the_capture(gpu):
     assert len(gpu.cublas.modes) <= calls + 3
 
 
+@pytest.mark.parametrize("shape", [(5, 3), (3, 5), (1, 40), (40, 33)])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_half_of_a_large_gram_matrix_is_mirrored(gpu, monkeypatch, shape, dtype):
+    monkeypatch.setattr(cuda, "_HALVED", 1)
+    host = np.random.default_rng(0).standard_normal(shape).astype(dtype)
+    close = {"rtol": 0, "atol": 50 * np.finfo(dtype).eps}
+    for x in (gpu.cupy.asarray(host), gpu.cupy.asarray(host.T.copy()).T):
+        for columns in (False, True):
+            wanted = host.T @ host if columns else host @ host.T
+            found = cuda.gram(x, columns=columns)
+            np.testing.assert_allclose(found.get(), wanted, **close)
+            np.testing.assert_array_equal(found.get(), found.get().T)
+    assert sum(count for name, count in gpu.counters.launches.items() if "mirror" in name) == 4
+
+
+def test_a_fit_with_halved_gram_matrices_follows_the_reference(gpu, monkeypatch, plans):
+    monkeypatch.setattr(cuda, "_HALVED", 1)
+    assert_same(*both(gpu))
+    assert {len(plan) for plan in plans} == {19}
+    assert {max(place.depth for place in plan) for plan in plans} == {13}
+
+
 def test_errors_of_cublas_are_raised(gpu, monkeypatch):
     monkeypatch.setattr(Library, "cublasDgemmStridedBatched", lambda *arguments: 13)
     with pytest.raises(_cublas.CublasError, match="cublasDgemmStridedBatched failed with status 13"):

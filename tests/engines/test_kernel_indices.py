@@ -141,6 +141,16 @@ def test_row_statistics_of_many_nodes():
     assert tickets[0] == 1
 
 
+def test_mirror_of_many_nodes():
+    gram, strips = reserved(NODES, NODES), -(-NODES // 32)
+    above, right = slice(32 * (strips - 2), 32 * (strips - 1)), slice(32 * (strips - 1), NODES)
+    gram[above, right] = np.random.default_rng(2).standard_normal((32, NODES - right.start))
+    blocks = strips * (strips + 1) // 2
+    run_one_block("laplacian", "mirror", (), blocks, pair_number(strips - 2, strips - 1, strips), gram, NODES)
+    np.testing.assert_array_equal(gram[right, above], gram[above, right].T)
+    assert gram[right, above].all()
+
+
 class LastPair:
     """The tiles (1561, 1562) and (1562, 1561) of V and K; the last strip of 50 000 nodes has 16."""
 

@@ -30,6 +30,7 @@ from tests.engines.kernel_checks import (
     assert_close,
     check_dense_laplacian,
     check_graph,
+    check_mirror,
     check_record,
     check_residual,
     check_sparse_laplacian,
@@ -300,6 +301,14 @@ def test_residual_of_a_stack_deeper_than_the_grid():
 )
 def test_tensors_step_in_one_launch(**case):
     check_tensors(**case)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("nodes", [1, 31, 32, 33, 65, 130])
+def test_graph_mirrors_a_triangle(dtype, nodes):
+    for order in ORDERS:
+        for most_blocks in (1, 3, 2048):
+            check_mirror(dtype, nodes, Machine("fast", order, most_blocks))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

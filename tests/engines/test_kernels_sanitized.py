@@ -11,6 +11,7 @@ from tests.engines import sparse_kernel_checks as sparse
 from tests.engines.kernel_checks import (
     check_dense_laplacian,
     check_graph,
+    check_mirror,
     check_record,
     check_residual,
     check_sparse_laplacian,
@@ -45,6 +46,8 @@ def test_graph(mode, dtype, kind, adam, batch, nodes, order, most_blocks):
     check_graph(
         kind=kind, adam=adam, dtype=dtype, nodes=nodes, batch=batch, spread=1.0, seed=1, machine=machine
     )
+    if kind == 0 and not adam:
+        check_mirror(dtype, nodes, machine)
 
 
 @pytest.mark.parametrize(("shape", "order", "most_blocks"), SHAPES)

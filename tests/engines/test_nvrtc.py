@@ -31,6 +31,7 @@ REGISTERS = {
     "match_patches": (64, 64),
     "fill_groups": (64, 128),
     "record": (40, 40),
+    "mirror": (40, 40),
     "split": (40, 40),
     "masked_residual": (48, 64),
     "add_scaled_lines": (40, 40),

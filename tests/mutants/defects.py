@@ -69,6 +69,25 @@ _DEFECTS: dict[str, list[tuple[str, ...]]] = {
         ),
         ("double arithmetic in the float kernel", "- T(2) * gram[at];", "- 2.0 * gram[at];"),
     ],
+    "mirror": [
+        (
+            "no barrier before the tile is read",
+            "        __syncthreads();\n",
+            "",
+            "gram[place(0, above, right, nodes, nodes)];\n            }\n        }\n",
+        ),
+        (
+            "no barrier before the next tile",
+            "= tile[lane][row];\n            }\n        }\n        __syncthreads();\n    }\n}",
+            "= tile[lane][row];\n            }\n        }\n    }\n}",
+        ),
+        ("tile not turned", "nodes)] = tile[lane][row];", "nodes)] = tile[row][lane];"),
+        (
+            "one row too many",
+            "if (below < nodes && left < below)",
+            "if (below <= nodes && left < below)",
+        ),
+    ],
     "masked_residual": [
         ("Huber clips one side only", "error < -delta ? -delta : error", "error"),
         ("row scales of the first problem for all", "row_scale + matrix * m", "row_scale"),

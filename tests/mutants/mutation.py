@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from airnp.engines.launching import module_source
 
 MODULES = {
-    **dict.fromkeys(("graph_statistics", "graph_step"), "laplacian"),
+    **dict.fromkeys(("graph_statistics", "graph_step", "mirror"), "laplacian"),
     **dict.fromkeys(("masked_residual", "add_scaled_lines"), "residual"),
     "add_variation": "variation",
     **dict.fromkeys(("add_laplacian", "add_sparse_laplacian"), "fixed_graph"),
