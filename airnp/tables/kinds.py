@@ -105,6 +105,8 @@ class ColumnKind:
             found: Any = numbers[:, 0]
             if str(self.dtype).lower().startswith(("int", "uint")):
                 found = np.rint(found).astype(np.int64)
+            elif isinstance(self.dtype, np.dtype):
+                found = found.astype(self.dtype)  # pandas refuses float64 in a column of float32
             changed[gaps] = found
         elif self.kind == "date":
             import pandas
