@@ -14,6 +14,8 @@ import scipy.sparse as sp
 import airnp
 from airnp.data.entries import read_entries
 from airnp.data.inputs import read
+from airnp.ratings.ratings import chosen_shrinkage
+from airnp.sklearn import AIRImputer
 from tests.conftest import Backend
 
 RNG = np.random.default_rng(21)
@@ -319,6 +321,28 @@ def test_structured_masked_arrays_are_refused_by_name() -> None:
 def test_candidates_that_cannot_be_meant_are_refused(candidates: Any) -> None:
     with pytest.raises(TypeError, match=r"^candidates: expected Nearest"):
         airnp.AdaptiveLaplacian("rows", candidates=candidates)
+
+
+# --- what fuzzing found ---
+
+
+def test_a_column_of_float32_beside_others_is_filled_in_its_dtype() -> None:
+    frame = pd.DataFrame({"a": [True, False, True], "b": np.array([0.8, np.nan, 0.1], np.float32)})
+    filled = AIRImputer(random_state=0).fit_transform(frame)
+    assert filled["b"].dtype == np.float32
+    assert filled["b"].notna().all()
+
+
+def test_ratings_of_any_size_choose_a_shrinkage() -> None:
+    ratings = sp.csr_array(RNG.random((6, 5)) + 1)
+    plain = chosen_shrinkage(ratings)
+    assert chosen_shrinkage(ratings * 1e200) == plain
+
+
+def test_a_seed_of_masks_that_is_none_is_named() -> None:
+    for call in (airnp.masks.random, airnp.masks.rows, airnp.masks.columns, airnp.masks.scratches):
+        with pytest.raises(ValueError, match=r"^seed: .* got -1"):
+            call((5, 5), seed=-1)
 
 
 # --- masks ---
