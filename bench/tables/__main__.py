@@ -194,7 +194,8 @@ def _tall(threads: int | None) -> None:
         error = np.sqrt(((filled - truth)[gaps] ** 2).mean()) / truth.std()
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
         print(
-            f"{name}: {seconds:.1f} s ({work:.1f} s of processors), NRMSE {error:.4f}, at most {memory:.2f} GiB",
+            f"{name}: {seconds:.1f} s ({work:.1f} s of processors), NRMSE {error:.4f}, "
+            f"at most {memory:.2f} GiB",
             flush=True,
         )
 
