@@ -491,7 +491,12 @@ def _contestants(
     if "trees" in families and models and held.any():
         targets = np.flatnonzero(held.any(axis=0))
         some = targets[:: -(-len(targets) // _PROBED)]
-        for name in [_TREES + leader] if kept is None else [name for name in kept if name.startswith(_TREES)]:
+        names = [_TREES + leader] if kept is None else [name for name in kept if name.startswith(_TREES)]
+        for name in names:
+            if (
+                name.removeprefix(_TREES) not in models
+            ):  # no column is skewed without the entries held out here
+                continue
             base = models[name.removeprefix(_TREES)]
             if kept is None:
                 probe = Forest.of(base, values, known, some, _PROBING_TREES)
