@@ -139,7 +139,7 @@ class Forest:
 
         filled, _ = first.complete(values, observed)
         n, d = filled.shape
-        targets = targets[observed.any(axis=0)[targets]]
+        targets = targets[observed[:, targets].any(axis=0)]
         total, most = len(targets) * trees, 2 * max(n // _LEAST_LEAF, 1) + 1
         nodes = (
             np.full((total, most), -1, np.int32),
