@@ -10,7 +10,8 @@ covariance is C = W Wᵀ + Ψ, which is never formed. With w_j the rows of W, an
 
 which is C_oo⁻¹ through the other side (Woodbury), at the cost of k³ for a row. In the M step
 each column is a regression of its observed entries on E z, with E z zᵀ = ẑ ẑᵀ + A⁻¹; the mean is the
-coefficient of a constant. A ridge of λ keeps loadings of columns with few entries small.
+coefficient of a constant. A ridge of λ·ψ_j, as of a prior N(0, 1/λ), keeps loadings of columns with few
+entries small.
 
 All sums over rows and columns are products of a mask with a matrix of outer products, (n, d)·(d, k²) and
 (d, n)·(n, k²): O(n·d·k²) for an iteration.
@@ -96,7 +97,7 @@ def fit_factors(
     start : Factors, optional
         A model of at most this rank to go on from.
     ridge : float
-        λ, in entries.
+        λ, the precision of loadings before they are estimated.
     max_iter : int
     tolerance : float
         EM ends if the loadings change by less than this share.
@@ -118,13 +119,13 @@ def fit_factors(
         second = inputs[:, :, None] * inputs[:, None, :]
         second[:, :rank, :rank] += covariance
         left = (seen.T @ second.reshape(n, k * k)).reshape(d, k, k)
-        left[:, np.arange(rank), np.arange(rank)] += ridge
+        left[:, np.arange(rank), np.arange(rank)] += ridge * np.minimum(model.noise, 1)[:, None]
         left[:, rank, rank] += 1e-9
         right = clean.T @ inputs
         coefficients = np.linalg.solve(left, right[:, :, None])[:, :, 0]
         # Σ (y − w·ẑ)² + wᵀ(Σ cov)w, with the ridge: what the regression leaves of Σ y².
         left_over = (clean**2).sum(axis=0) - (coefficients * right).sum(axis=1)
-        noise = np.maximum(left_over, 0.0) / np.maximum(seen.sum(axis=0), 1) + 1e-4
+        noise = np.maximum(left_over, 0.0) / np.maximum(seen.sum(axis=0), 1) + 1e-10
         change = np.linalg.norm(coefficients[:, :rank] - model.loadings)
         model = Factors(coefficients[:, :rank], coefficients[:, rank], noise)
         if change < tolerance * np.linalg.norm(model.loadings):

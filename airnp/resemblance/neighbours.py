@@ -133,12 +133,13 @@ class Forest:
     def of(
         cls, first: Any, values: Floats, observed: Bools, targets: npt.NDArray[np.int64], trees: int
     ) -> Forest:
-        """Complete a table with ``first`` and grow trees for the columns of ``targets``."""
+        """Complete a table with ``first`` and grow trees for the ``targets``, columns that have entries."""
         from airnp.engines import _row_kernels
         from airnp.engines.threads import current_threads
 
         filled, _ = first.complete(values, observed)
         n, d = filled.shape
+        targets = targets[observed[:, targets].any(axis=0)]
         total, most = len(targets) * trees, 2 * max(n // _LEAST_LEAF, 1) + 1
         nodes = (
             np.full((total, most), -1, np.int32),
@@ -148,7 +149,7 @@ class Forest:
             np.zeros((total, most)),
         )
         tried = d - 1 if d <= _MOST_TRIED else max(_MOST_TRIED, d // 3)
-        chunks = min(current_threads(), total)
+        chunks = max(1, min(current_threads(), total))
         _row_kernels.grow.build(chunks)(
             np.ascontiguousarray(filled.T), np.ascontiguousarray(observed.T), targets, trees, tried,
             _LEAST_LEAF, _SEED, *nodes, chunks,

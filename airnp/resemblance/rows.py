@@ -355,14 +355,16 @@ def _hold_out(values: Floats, observed: Bools, rng: np.random.Generator) -> Iter
     gaps, sizes = (~observed).sum(axis=1), np.sort(patterns.sum(axis=1))
     inputs = np.where(observed, np.clip(values, -_FARTHEST, _FARTHEST), 0.0)
     chances = _chances(inputs, ~observed)
-    trials = int(np.clip(np.ceil(_FEW_ROWS / n), 1, _MOST_TRIALS))
-    share = np.clip(_HELD_OUT / patterns.mean(), _LEAST_JUDGED, 1 / trials)
+    trials = min(-(-_FEW_ROWS // n), _MOST_TRIALS, n)
+    rate = max(float(patterns.mean()), 1e-9)
+    share = np.clip(_HELD_OUT / rate, _LEAST_JUDGED, 1 / trials)
+    size = max(int(share * n), 1)
     smaller = np.searchsorted(sizes, gaps, side="right")  # donors with so many gaps, or fewer
-    expected = (chances + (~observed).mean(axis=0)).sum(axis=1) / patterns.mean() / d
+    expected = (chances + (~observed).mean(axis=0)).sum(axis=1) / (rate * d)
     wanted = (1.02 - smaller / len(sizes)) * np.clip(expected, 0.1, 10)
     order = np.argsort(-np.log(rng.random(n)) / wanted)  # drawn with these weights, without replacement
     for k in range(trials):
-        part = order[int(share * n) * k : int(share * n) * (k + 1)]
+        part = order[size * k : size * (k + 1)]
         own, there = (~observed[part]).astype(np.float64), observed[part].astype(np.float64)
         more, less = there @ patterns.T, own @ (~patterns).T.astype(np.float64)
         larger = smaller[part] + rng.random(len(part)) * (len(sizes) - smaller[part])
@@ -491,7 +493,12 @@ def _contestants(
     if "trees" in families and models and held.any():
         targets = np.flatnonzero(held.any(axis=0))
         some = targets[:: -(-len(targets) // _PROBED)]
-        for name in [_TREES + leader] if kept is None else [name for name in kept if name.startswith(_TREES)]:
+        names = [_TREES + leader] if kept is None else [name for name in kept if name.startswith(_TREES)]
+        for name in names:
+            if (
+                name.removeprefix(_TREES) not in models
+            ):  # no column is skewed without the entries held out here
+                continue
             base = models[name.removeprefix(_TREES)]
             if kept is None:
                 probe = Forest.of(base, values, known, some, _PROBING_TREES)

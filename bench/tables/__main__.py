@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.stats import binom
 
 from airnp.sklearn import AIRImputer
 from bench.speed import RESULTS
@@ -21,6 +22,9 @@ from bench.tables.measure import OURS, codes, downstream, measure
 from bench.tables.peers import ON_REQUEST, PEERS
 
 RATES = (0.1, 0.3, 0.5)
+EVEN = 0.8, 0.97
+"""How much of a column a 90 % interval should cover."""
+
 NEAR = 1.01
 """Within this multiple of the lowest error counts as the lowest."""
 
@@ -103,10 +107,12 @@ def summary(records: list[dict[str, Any]]) -> str:
     """Return, for each table and all of them: ratios to the best other, wins, coverage, and times.
 
     Errors are means over masks, so that a cell is a table, a mechanism and a rate. ``time`` is the ratio of
-    processor time to IterativeImputer's.
+    processor time to IterativeImputer's. ``columns`` is the range of coverage of columns, ``even`` the share
+    of them that is covered as it should be, ``could`` that share if gaps were inside with probability 0.9.
     """
     lines = [
-        f"{'table':14} {'ratio':>6} {'lowest':>7} {'time':>6} {'slowest':>7} {'cover':>6} {'columns':>12}"
+        f"{'table':14} {'ratio':>6} {'lowest':>7} {'time':>6} {'slowest':>7} {'cover':>6} "
+        f"{'columns':>10} {'even':>5} {'could':>6}"
     ]
     tables = list(dict.fromkeys(record["table"] for record in records))
     for name in [*tables, "all"]:
@@ -130,22 +136,26 @@ def summary(records: list[dict[str, Any]]) -> str:
                 ours, other = (np.mean([each[m]["work"] for each in found]) for m in (OURS, "iterative"))
                 times.append(ours / other)
         cover = [record["found"][OURS]["cover"] for record in own if "cover" in record["found"][OURS]]
-        columns = [each for found in cells.values() for each in _covered(found)]
+        inside, gaps = np.hstack([_covered(found) for found in cells.values()])
+        columns = inside / gaps
+        even = np.mean((columns >= EVEN[0]) & (columns <= EVEN[1])) if len(gaps) else np.nan
+        low, high = np.ceil(EVEN[0] * gaps - 1e-9), np.floor(EVEN[1] * gaps + 1e-9)
+        could = np.mean(binom.cdf(high, gaps, 0.9) - binom.cdf(low - 1, gaps, 0.9)) if len(gaps) else np.nan
         within = np.mean(np.array(ratios) <= NEAR) if ratios else np.nan
-        extremes = f"{np.min(columns):.2f}–{np.max(columns):.2f}" if columns else "–"
+        extremes = f"{np.min(columns):.2f}–{np.max(columns):.2f}" if len(gaps) else "–"
         times = times or [np.nan]
         lines.append(
             f"{name:14} {_geometric(ratios):6.3f} {within:7.0%} {_geometric(times):6.2f} {max(times):7.2f} "
-            f"{np.mean(cover) if cover else np.nan:6.3f} {extremes:>12}"
+            f"{np.mean(cover) if cover else np.nan:6.3f} {extremes:>10} {even:5.0%} {could:6.1%}"
         )
     return "\n".join(lines)
 
 
-def _covered(found: list[dict[str, Any]]) -> list[float]:
-    """Return the share of gaps inside intervals, over all masks, of each column with 50 or more gaps."""
+def _covered(found: list[dict[str, Any]]) -> Any:
+    """Return, over all masks, gaps inside intervals and gaps of the columns that have 50 or more, (2, k)."""
     counts = [each[OURS]["inside"] for each in found if "inside" in each[OURS]]
     inside, gaps = np.sum(counts, axis=0).T if counts else np.zeros((2, 0))
-    return list(inside[gaps >= 50] / gaps[gaps >= 50])
+    return np.stack([inside, gaps])[:, gaps >= 50]
 
 
 def _geometric(values: list[float]) -> float:
@@ -174,16 +184,20 @@ def _tall(threads: int | None) -> None:
     table = np.where(rng.random(truth.shape) < 0.3, np.nan, truth)
     gaps = np.isnan(table)
     for name in (OURS, "iterative"):
-        started = time.perf_counter()
+        started, worked = time.perf_counter(), time.process_time()
         filled = (
             AIRImputer(random_state=0, threads=threads).fit_transform(table)
             if name == OURS
             else PEERS[name](table, 0)
         )
+        seconds, work = time.perf_counter() - started, time.process_time() - worked
         error = np.sqrt(((filled - truth)[gaps] ** 2).mean()) / truth.std()
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-        seconds = time.perf_counter() - started
-        print(f"{name}: {seconds:.1f} s, NRMSE {error:.4f}, at most {memory:.2f} GiB", flush=True)
+        print(
+            f"{name}: {seconds:.1f} s ({work:.1f} s of processors), NRMSE {error:.4f}, "
+            f"at most {memory:.2f} GiB",
+            flush=True,
+        )
 
 
 def _imputations(simulations: int, n: int = 250, imputations: int = 10) -> None:

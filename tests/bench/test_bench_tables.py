@@ -94,8 +94,8 @@ def test_the_summary_compares_means_over_masks():
 
 def test_coverage_of_columns_is_over_all_masks():
     found = [{OURS: {"inside": [[30, 40], [9, 10]]}}, {OURS: {"inside": [[50, 60], [8, 10]]}}, {OURS: {}}]
-    assert command._covered(found) == [0.8]  # the other column has 20 gaps
-    assert command._covered([{OURS: {}}]) == []
+    np.testing.assert_array_equal(command._covered(found), [[80], [100]])  # the other column has 20 gaps
+    assert command._covered([{OURS: {}}]).shape == (2, 0)
 
 
 def test_the_protocol_runs_on_a_folder(tmp_path, capsys):
