@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from airnp._checks import checked_whole
 from airnp.data.entries import Entries, Pattern
-from airnp.data.holdout import Place, best_place
+from airnp.data.holdout import Place, best_place, lowest_between, moved
 from airnp.data.interactions import latest, read_pairs
 from airnp.engines import CPU, Auto, EngineChoice, select_engine
 from airnp.engines.contract import Offsets, Slopes
@@ -36,28 +36,28 @@ from airnp.results.ratings_model import ImplicitModel, implicit_decays
 Floats = npt.NDArray[Any]
 
 _KIND = np.float32
-_RANK = 96
+_RANK = 128
 _ROUNDS, _STEPS = 10, 2
 """Rounds of both half-steps, and steps of conjugate gradients in each."""
 
 _SCALE = 0.3
 """Standard deviation of a first score."""
 
-_WEIGHT, _DECAY = 10.0, 0.03
+_WEIGHT, _DECAY = 5.0, 0.03
 """w and λ that the search begins with."""
 
 _FURTHEST, _LEAST_GAIN = 8, 0.01
 """How often they are doubled or halved at most, and by which share others have to be better."""
 
-_TRIAL_RANK, _TRIAL_ROUNDS = 32, 4
+_TRIAL_RANK, _TRIAL_ROUNDS = 48, 4
 _CHUNK = 2**22
 """Scores to compute at a time."""
 
 _TRIAL_USERS = 2000
 """Users at most who tell how good the recommendations of a trial are."""
 
-_TOP, _HELD_OUT = 10, 0.2
-"""Length of the lists of recommended items, and share of the pairs that are held out."""
+_TOP, _HELD_OUT, _TURNS = 10, 0.2, 2
+"""Length of the lists of recommended items, and which share of the pairs is held out in how many turns."""
 
 
 def fit_implicit(
@@ -88,7 +88,7 @@ def fit_implicit(
     user, item, timestamp : optional
         Names of the columns of a data frame. With timestamps, the latest pairs are held out.
     rank : int, optional
-        Length of a factor. Default: 96, or as large as the table allows.
+        Length of a factor. Default: 128, or as large as the table allows.
     max_iter : int
         Rounds of solving for the users and for the items.
     seed : int, optional
@@ -233,49 +233,68 @@ class _Search:
     def __init__(self, seen: Pattern, times: Any, rank: int, seed: int, engine: EngineChoice) -> None:
         count = len(seen.indices)
         if times is not None:
-            held = latest(times, _HELD_OUT)
+            turns = [latest(times, _HELD_OUT)]
         else:
-            held = np.random.default_rng(0).random(count) < _HELD_OUT
-        whole = Entries(seen, np.zeros(count, _KIND))
-        kept, rest = whole.split(held)
-        able = np.flatnonzero((kept.pattern.counts > 0) & (rest.pattern.counts > 0))
-        self._users = np.random.default_rng(0).permutation(able)[:_TRIAL_USERS]
-        self._kept, self._wanted = kept.pattern, rest.pattern
+            places = np.random.default_rng(0).random(count)
+            turns = [abs(places - (turn + 0.5) * _HELD_OUT) < _HELD_OUT / 2 for turn in range(_TURNS)]
+        self._turns = [_Turn(*_split(seen, held)) for held in turns]
         self._rank, self._seed, self._engine = rank, seed, engine
         self._known: dict[Place, float] = {}
 
     def choose(self) -> Settings:
         """Return the settings that recommend best: the decay is changed, then the weight, then the decay."""
-        if not len(self._users):
-            return self._settings((0, 0))
-        return self._settings(best_place(lambda there: -self._gain(there), (1, 0, 1), _FURTHEST, _LEAST_GAIN))
+        place = best_place(lambda there: -self._gain(there), (1, 0, 1), _FURTHEST, _LEAST_GAIN)
+        gains = [self._known.get(moved(place, 1, step)) for step in (-1, 0, 1)]
+        errors = [-gain for gain in gains if gain is not None]
+        beyond = lowest_between(*errors) if len(errors) == 3 else 0.0
+        return self._settings((place[0], place[1] + beyond))
 
     @staticmethod
-    def _settings(place: Place) -> Settings:
+    def _settings(place: tuple[float, float]) -> Settings:
         return Settings(_WEIGHT * 2.0 ** place[0], _DECAY * 2.0 ** place[1])
 
     def _gain(self, place: Place) -> float:
         """Return the discounted gain of held-out pairs among the best items, summed over users."""
         if place not in self._known:
-            u, v = _factors(
-                self._kept, self._settings(place), self._rank, _TRIAL_ROUNDS, self._seed, self._engine
+            settings, options = self._settings(place), (self._rank, _TRIAL_ROUNDS, self._seed, self._engine)
+            self._known[place] = sum(
+                turn.gain(*_factors(turn.kept, settings, *options)) for turn in self._turns
             )
-            self._known[place] = self._measured(u, v)
         return self._known[place]
 
-    def _measured(self, u: Floats, v: Floats) -> float:
+
+class _Turn:
+    """Pairs to fit, and pairs that should be recommended then.
+
+    Parameters
+    ----------
+    kept, wanted : Pattern
+    """
+
+    def __init__(self, kept: Pattern, wanted: Pattern) -> None:
+        able = np.flatnonzero((kept.counts > 0) & (wanted.counts > 0))
+        self._users = np.random.default_rng(0).permutation(able)[:_TRIAL_USERS]
+        self.kept, self._wanted = kept, wanted
+
+    def gain(self, u: Floats, v: Floats) -> float:
+        """Return Σ 1/log₂(1 + place) over wanted pairs among the first places of a user's list."""
         discounts, total = 1 / np.log2(np.arange(2, _TOP + 3)), 0.0
         discounts[_TOP] = 0
         step = max(1, _CHUNK // len(v))
         for start in range(0, len(self._users), step):
             some = self._users[start : start + step]
             scores = u[some] @ v.T
-            scores[_pairs(self._kept, some)] = -np.inf
+            scores[_pairs(self.kept, some)] = -np.inf
             rows, columns = _pairs(self._wanted, some)
             best = np.partition(scores, -min(_TOP, len(v)), axis=1)[:, -_TOP:]
             places = np.sum(best[rows] > scores[rows, columns][:, None], axis=1)
             total += float(discounts[places].sum())
         return total
+
+
+def _split(seen: Pattern, held: npt.NDArray[np.bool_]) -> tuple[Pattern, Pattern]:
+    kept, rest = Entries(seen, np.zeros(len(held), _KIND)).split(held)
+    return kept.pattern, rest.pattern
 
 
 def _pairs(pattern: Pattern, lines: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from airnp._arrays import stored_entries
 from airnp._checks import checked_whole
 from airnp.data.entries import Pattern, is_sparse, read_entries
-from airnp.data.holdout import Place, best_place, moved
+from airnp.data.holdout import Place, best_place, lowest_between, moved
 from airnp.data.inputs import EmptyLineWarning
 from airnp.data.interactions import Ids, latest, read_interactions
 from airnp.engines import CPU, CUDA, Auto
@@ -300,15 +300,11 @@ class Trials:
         return self._settings((first, second), trial.iterations)
 
     def _offside(self, place: Place, axis: int) -> float:
-        """Return where the parabola through the errors of a place and of its neighbours has its minimum.
-
-        Through f₋, f, f₊ at −1, 0, 1 it is at (f₋ − f₊) / 2(f₋ − 2 f + f₊).
-        """
+        """Return how far from a place the error may be still smaller, by those of its neighbours."""
         before, after = (self._known.get(moved(place, axis, step)) for step in (-1, 1))
         if before is None or after is None:
             return 0.0
-        bend = before.error - 2 * self._known[place].error + after.error
-        return float(np.clip((before.error - after.error) / (2 * bend), -0.5, 0.5)) if bend > 0 else 0.0
+        return lowest_between(before.error, self._known[place].error, after.error)
 
     def _is_confirmed(self, place: Place) -> bool:
         """Whether ratings that did not choose the decays say, too, that factors help."""

@@ -205,3 +205,17 @@ def best_place(
 def moved(place: Place, axis: int, step: int) -> Place:
     """Return the place so many steps away along an axis."""
     return (place[0] + step, place[1]) if axis == 0 else (place[0], place[1] + step)
+
+
+def lowest_between(before: float, middle: float, after: float) -> float:
+    """Return where the parabola through errors at −1, 0 and 1 is lowest, if that is near 0: from −½ to ½.
+
+    Through f₋, f, f₊ it is at (f₋ − f₊) / 2(f₋ − 2 f + f₊).
+
+    Examples
+    --------
+    >>> lowest_between(2.0, 1.0, 1.5)
+    0.16666666666666666
+    """
+    bend = before - 2 * middle + after
+    return float(np.clip((before - after) / (2 * bend), -0.5, 0.5)) if bend > 0 else 0.0

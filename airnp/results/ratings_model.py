@@ -51,9 +51,6 @@ _CHUNK = 2**24
 """Predictions to make at a time."""
 
 
-_DECAY_GROWTH = 0.75
-"""ν of :func:`implicit_decays`."""
-
 _LEAST_LEFT = 0.1
 """Share of the variance of an error that a fit leaves at least."""
 
@@ -576,7 +573,7 @@ class ImplicitModel(Recommender):
 def implicit_decays(
     counts: Places, others: int, weight: float, decay: float, of: Places | None = None
 ) -> npt.NDArray[np.float64]:
-    """Return λ_i = λ ā (a_i / ā)^¾ of lines with n_i pairs, where a_i = w n_i + N is all that a line weighs.
+    """Return λ_i = λ √(ā a_i) of lines with n_i pairs, where a_i = w n_i + N is all that a line weighs.
 
     Lines that weigh more can afford longer factors, but not in proportion.
 
@@ -594,11 +591,11 @@ def implicit_decays(
     Examples
     --------
     >>> implicit_decays(np.array([0, 4]), 10, weight=5.0, decay=0.1).round(2)
-    array([1.19, 2.71])
+    array([1.41, 2.45])
     """
     mean = weight * float(np.mean(counts)) + others
     weights = weight * np.asarray(counts if of is None else of, dtype=np.float64) + others
-    return np.asarray(decay * mean * (weights / mean) ** _DECAY_GROWTH)
+    return np.asarray(decay * np.sqrt(mean * weights))
 
 
 def _line(pattern: Pattern, line: Any) -> Places:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import bench.ratings
-from bench.ratings import data, fits
+from bench.ratings import data, fits, used
 from bench.ratings.fits import Cells
 from bench.ratings.page import page
 from bench.speed import RESULTS
@@ -52,12 +52,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.data is None or table in arguments.data
     }
     warnings.filterwarnings("ignore", message=".*no observed entry.*")
+    has_used = not arguments.quick and arguments.models is None
+    has_used = has_used and (arguments.data is None or used.TABLE in arguments.data)
     if arguments.tune:
+        if has_used and used.is_missing():
+            print("used: implicit is not installed", flush=True)
+        elif has_used:
+            used.tune()
         return _tune(plan)
     cells, failed = Cells(folder), 0
     if not arguments.report_only:
         failed = _compute(plan, cells, 1 if arguments.quick else arguments.seeds)
     text = page(plan, cells, arguments.seeds)
+    if has_used and not arguments.report_only:
+        text += f"\n{used.page(arguments.seeds)}"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "ratings.md").write_text(text, encoding="utf-8")
     print(text)
@@ -110,7 +118,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         description=bench.ratings.__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--data", nargs="+", choices=data.TABLES, help="default: all")
+    parser.add_argument("--data", nargs="+", choices=(*data.TABLES, used.TABLE), help="default: all")
     parser.add_argument("--models", nargs="+", choices=fits.MODELS, help="default: all")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--quick", action="store_true")

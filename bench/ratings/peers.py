@@ -197,5 +197,5 @@ PEERS = {
         has_seed=False,
     ),
 }
-"""Without implicit, which predicts who rates what, not ratings, and without fancyimpute's SoftImpute (0.7),
-which calls scikit-learn with an argument that scikit-learn 1.8 does not have."""
+"""Without implicit, which predicts who rates what, not ratings (see ``used``), and without fancyimpute's
+SoftImpute (0.7), which calls scikit-learn with an argument that scikit-learn 1.8 does not have."""

@@ -10,7 +10,7 @@ import pytest
 
 import airnp
 from bench.ratings import __main__ as command
-from bench.ratings import data, fits, models
+from bench.ratings import data, fits, models, used
 from bench.ratings.fits import rmse
 from bench.ratings.models import ABLATION, Model
 from bench.ratings.page import compare
@@ -43,6 +43,8 @@ def small(monkeypatch, tmp_path):
     """A folder for the command, which knows a small table and few models only."""
     monkeypatch.setattr(data, "TABLES", {"small": data.Source("a small table", small_table)})
     monkeypatch.setattr(fits, "MODELS", SMALL)
+    monkeypatch.setattr(used, "page", lambda seeds: f"used, {seeds} seeds")
+    monkeypatch.setattr(used, "is_missing", lambda: True)
     monkeypatch.setattr(command, "PLAN", {"small": tuple(SMALL)})
     monkeypatch.setattr(fits, "CHOSEN", tmp_path / "chosen.json")
     return tmp_path
@@ -168,6 +170,25 @@ def test_unseeded_and_slow_models_have_fewer_seeds():
     assert list(PEERS["nmf"].seeds(5, has_draws=False)) == [0]
     assert list(PEERS["nmf"].seeds(5, has_draws=True)) == [0, 1, 2, 3, 4]
     assert list(PEERS["surprise_svdpp"].seeds(5, has_draws=True)) == [0, 1, 2]
+
+
+# --- who used what ---
+
+
+def test_recommendations_are_measured_and_shown(monkeypatch):
+    table = small_table()
+    liked = [used._liked(part, table.shape) for part in (table.train, table.test)]
+    monkeypatch.setattr(used, "LIKED", 3.0)
+    monkeypatch.setattr(used, "pairs", lambda seed: tuple(liked))
+    monkeypatch.delitem(used.MODELS, "implicit")
+    text = used.page(seeds=2)
+    assert "| the items with the most users | 0." in text
+    assert text.count("| `airnp.fit_implicit`, the choice of its settings included | 0.") == 2
+    wanted = liked[1].toarray() > 0
+    nothing = data.csr_array(table.shape)
+    factors = np.ones((table.shape[0], 1)), -np.arange(table.shape[1], dtype=float)[:, None]
+    found = used.measured(factors, nothing, liked[1])
+    assert found["precision"] == pytest.approx(wanted[wanted.any(axis=1)][:, :10].mean())
 
 
 # --- command ---
