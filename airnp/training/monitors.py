@@ -241,9 +241,9 @@ class HeldOutMonitor(Monitor):
 class LevelMonitor(Monitor):
     """Ends each problem as soon as its fidelity is down to a level.
 
-    One that does not get there goes back: to the first iterate at which the entries that had been held out
-    were fitted about as well as the others, or else to where it started. One whose held-out error was still
-    falling when its iterations were used up goes on to the end.
+    One that does not get there goes back: to the iterate closest to the level, of those at which the entries
+    that had been held out were fitted about as well as the others, or else to where it started. One whose
+    held-out error was still falling when its iterations were used up goes on to the end.
 
     The entries that were held out are fitted now, so their error must be lower than it was when it was only
     predicted. Where it is not, the fit was more exact than a new start of the optimiser, and is better left
@@ -251,7 +251,7 @@ class LevelMonitor(Monitor):
     """
 
     every = 10
-    remembered = ("_better", "_was_near", "_fallback", "_ended")
+    remembered = ("_better", "_closest", "_fallback", "_ended")
 
     def __init__(
         self, level: npt.NDArray[np.float64], falling: Bools, chosen: Choice, before: HeldOutMonitor
@@ -259,7 +259,7 @@ class LevelMonitor(Monitor):
         self._level = level
         self._falling = falling
         self._better = np.zeros(level.shape, dtype=bool)
-        self._was_near = np.zeros(level.shape, dtype=bool)
+        self._closest = np.full(level.shape, np.inf)
         self._fallback = chosen
         self._before = before
         self._ended: Choice | None = None
@@ -267,10 +267,10 @@ class LevelMonitor(Monitor):
     def check(self, state: FitState) -> str | None:
         """Say whether all problems are at their level."""
         self._better, near = self._before.compare(state)
-        near &= self._better & ~self._was_near & ~np.isneginf(self._level)
+        near &= self._better & (state.fidelity < self._closest) & ~np.isneginf(self._level)
         if near.any():
             self._fallback = merge(near, state, self._fallback)
-            self._was_near = self._was_near | near
+            self._closest = np.where(near, state.fidelity, self._closest)
         reached = (state.fidelity <= self._level) & self._better & ~self._has_ended() & ~self._falling
         if reached.any():
             self._ended = merge(reached, state, self._ended)

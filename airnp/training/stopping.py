@@ -111,7 +111,7 @@ class HeldOut(StopRule):
         every: int = 100,
         refit: bool = True,
         tolerance: float = 0.0,
-        gain: float = 0.01,
+        gain: float = 0.02,
     ) -> None:
         self.fraction = None if fraction is None else checked_number("fraction", fraction)
         if self.fraction is not None and not 0 < self.fraction < 1:
