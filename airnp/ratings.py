@@ -64,7 +64,7 @@ _LOOK_EVERY, _PATIENCE, _TOLERANCE = 10, 60, 1e-3
 """A trial's error is looked at every so many iterations, and the trial ends when it has not fallen for so
 many. The rate falls, so the error ends on a plateau: of almost equal ones the last counts."""
 
-_HELD_OUT, _TURNS = 4000, 3
+_HELD_OUT, _TURNS = 8000, 3
 """How many ratings to hold out, and in how many turns at most if a fifth of the ratings are fewer."""
 
 _SHRINKAGE, _FOLDS = 10.0, 5
