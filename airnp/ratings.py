@@ -400,6 +400,10 @@ def rated_model(result: SparseFitResult, ratings: Any, users: Ids, items: Ids) -
     return model.with_noise(rows, columns, errors)
 
 
+_LARGE = 1e100
+"""Ratings beyond this have squares that are no numbers; others are taken as they are, to the bit."""
+
+
 def chosen_shrinkage(R: Any, weights: Any = None, times: Any = None) -> float:
     """Return κ of the offsets, by the error of offsets alone on ratings that they were not fitted to.
 
@@ -418,6 +422,8 @@ def chosen_shrinkage(R: Any, weights: Any = None, times: Any = None) -> float:
         entries = read_entries(R, np.float64, weights)
     if entries.nnz < _FOLDS:
         return _SHRINKAGE
+    if np.abs(entries.values).max() > _LARGE:
+        entries = entries.with_values(entries.values / np.abs(entries.values).max())
     if times is not None:
         folds, tested = np.where(latest(times, 1 / _FOLDS), 0, 1), [0]
     else:

@@ -10,11 +10,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
-from airnp.ratings.ratings import chosen_shrinkage
 
 import airnp
 from airnp.data.entries import read_entries
 from airnp.data.inputs import read
+from airnp.ratings import chosen_shrinkage
 from airnp.sklearn import AIRImputer
 from tests.conftest import Backend
 
