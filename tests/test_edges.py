@@ -334,6 +334,11 @@ def test_a_column_of_float32_beside_others_is_filled_in_its_dtype() -> None:
     assert filled["b"].notna().all()
 
 
+def test_a_random_state_below_zero_is_named() -> None:
+    with pytest.raises(ValueError, match=r"^random_state: expected at least 0, got -1"):
+        AIRImputer(random_state=-1).fit(np.where(MASK, Y, np.nan))
+
+
 def test_ratings_of_any_size_choose_a_shrinkage() -> None:
     ratings = sp.csr_array(RNG.random((6, 5)) + 1)
     plain = chosen_shrinkage(ratings)
