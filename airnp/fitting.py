@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias, cast
 import numpy as np
 from array_api_compat import is_cupy_namespace, is_numpy_namespace
 
-from airnp._arrays import namespace_name, on_device, standard_namespace
+from airnp._arrays import namespace_name, on_device, requested_float, standard_namespace
 from airnp._checks import checked_choice, checked_depth, checked_whole
 from airnp._devices import available_memory, device_memory
 from airnp.data.bounds import Bounds, bounds_at
@@ -378,7 +378,7 @@ def _check_room(
     """Raise MemoryError if a sparse matrix needs more memory than there is once it is made dense."""
     if Y.ndim != 2:
         return
-    kind = "float32" if dtype is not None and np.dtype(dtype) == np.float32 else "float64"
+    kind = "float64" if dtype is None else requested_float(dtype)
     m, n = Y.shape
     width = rank if isinstance(rank, int) and 0 < rank <= min(m, n) else None
     on_cupy = xp is not None and is_cupy_namespace(standard_namespace(xp))

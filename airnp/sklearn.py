@@ -603,5 +603,7 @@ def _check_flag(name: str, value: Any) -> None:
 def _seed(random_state: Any) -> int:
     """Return an int as it is, so that it equals the seed of :func:`airnp.fit`; else draw a number."""
     if isinstance(random_state, int | np.integer) and not isinstance(random_state, bool):
+        if random_state < 0:
+            raise ValueError(f"random_state: expected at least 0, got {random_state}")
         return int(random_state)
     return int(check_random_state(random_state).randint(2**31))

@@ -12,6 +12,7 @@ import pytest
 import scipy.sparse as sp
 
 import airnp
+import airnp.baselines
 from airnp.data.entries import read_entries
 from airnp.data.inputs import read
 from airnp.ratings import chosen_shrinkage
@@ -333,10 +334,21 @@ def test_a_column_of_float32_beside_others_is_filled_in_its_dtype() -> None:
     assert filled["b"].notna().all()
 
 
+def test_a_random_state_below_zero_is_named() -> None:
+    with pytest.raises(ValueError, match=r"^random_state: expected at least 0, got -1"):
+        AIRImputer(random_state=-1).fit(np.where(MASK, Y, np.nan))
+
+
 def test_ratings_of_any_size_choose_a_shrinkage() -> None:
     ratings = sp.csr_array(RNG.random((6, 5)) + 1)
     plain = chosen_shrinkage(ratings)
     assert chosen_shrinkage(ratings * 1e200) == plain
+
+
+def test_baselines_refuse_numbers_whose_squares_overflow() -> None:
+    for method in (airnp.baselines.svd, airnp.baselines.soft_impute):
+        with pytest.raises(ValueError, match=r"^Y: expected numbers up to 1e\+100 in size"):
+            method(Y * 1e200, MASK)
 
 
 def test_a_seed_of_masks_that_is_none_is_named() -> None:

@@ -426,9 +426,9 @@ def test_text_readers(content: bytes, header: Any) -> None:
         if table is not None:
             kept = io.BytesIO()
             observed = table.observed
-            tables.write(kept, ".csv", replace(table, kept=observed))
+            tables.write(kept, ".tsv", replace(table, kept=observed))
             again = read_text(
-                io.BytesIO(kept.getvalue()), tables.Reading(header=table.columns is not None), None
+                io.BytesIO(kept.getvalue()), tables.Reading(header=table.columns is not None), "\t"
             )
             assert again.values.shape == table.values.shape
             assert (again.cells[observed] == table.cells[observed]).all()
@@ -604,7 +604,11 @@ def test_baselines(kind: str, data: Data) -> None:
         assert X.shape == data.values.shape
 
 
-@fuzzed(3, matrices(least=4, most=9), st.sampled_from([None, "table", "picture", "ratings"]))
+@fuzzed(
+    3,
+    matrices(least=4, most=9, containers=("array", "list", "masked", "csr")),
+    st.sampled_from([None, "table", "picture", "ratings"]),
+)
 def test_complete(data: Data, kind: Any) -> None:
     before = Frozen(data.Y, data.mask)
     found = refused(lambda: airnp.complete(data.Y, data.mask, kind=kind, seed=0, time_limit=0.5))

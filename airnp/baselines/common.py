@@ -20,6 +20,9 @@ Completion = Callable[[Values, Bools], Values]
 Item = TypeVar("Item")
 
 
+_LARGEST = 1e100
+
+
 def complete_each(Y: Any, mask: Any, completion: Completion, empty_lines: str) -> Any:
     """Read the data, complete every matrix of the stack, and return it with the type and labels of the data.
 
@@ -37,6 +40,8 @@ def complete_each(Y: Any, mask: Any, completion: Completion, empty_lines: str) -
         warnings.simplefilter("ignore", EmptyLineWarning)
         problem = read(Y, mask)
     values, observed = to_numpy(problem.values).astype(np.float64), to_numpy(problem.mask)
+    if np.abs(values).max() > _LARGEST:
+        raise ValueError(f"Y: expected numbers up to {_LARGEST:g} in size, whose squares are numbers")
     rows, columns = (int((~observed.any(axis=axis)).sum()) for axis in (-1, -2))
     if rows or columns:
         message = f"{rows} rows and {columns} columns have no observed entry; {empty_lines}"

@@ -202,6 +202,8 @@ def _kind(column: Any, name: Any, identifiers: Any) -> ColumnKind:
             "booleans or dates: convert it, or name it as an identifier (--ignore)"
         )
     different = sorted(observed.unique(), key=lambda value: (str(type(value)), value))
+    if not different:  # nothing says what it would be filled with
+        return ColumnKind(name, "identifier", dtype)
     if set(map(type, different)) <= {bool}:
         return ColumnKind(name, "boolean", dtype, [False, True])
     if different and all(isinstance(each, int | float) for each in different):
