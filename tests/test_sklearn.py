@@ -277,7 +277,7 @@ def test_a_pickle_completes_the_same():
         ({"rank": 100}, ValueError, "rank"),
         ({"stop": "soon"}, ValueError, "stop: expected 'auto'"),
         ({"regularizers": "air"}, TypeError, "regularizers: expected None or a list"),
-        ({"random_state": -1}, ValueError, "seed: expected at least 0"),
+        ({"random_state": -1}, ValueError, "random_state: expected at least 0"),
         ({"random_state": "x"}, ValueError, "cannot be used to seed"),
         ({"threads": 0}, ValueError, "threads: expected at least 1"),
         ({"missing_values": "?"}, TypeError, "missing_values: expected a number or nan"),

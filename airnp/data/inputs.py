@@ -174,7 +174,7 @@ def read(
             check_largest_weights(largest)
             # What is observed stays so in the type of the fit, which may be narrower.
             least = source.full_like(entry_weights, float(np.finfo(dtype).tiny))
-            entry_weights = source.where(observed, source.maximum(entry_weights, least), entry_weights)
+            entry_weights = source.where(observed & (entry_weights < least), least, entry_weights)
         if matrices:
             _warn_of_empty_lines(data, observed, mask is not None, source)
         values = source.where(observed, data, source.zeros_like(data))
