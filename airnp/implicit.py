@@ -74,7 +74,7 @@ def fit_implicit(
     """Recommend items from who used what: views, purchases, plays, without ratings.
 
     Weighted squares, minimised by solving for all users, then for all items, in closed form; see
-    :mod:`airnp.implicit`. The weight of what was used and the decay of the factors are chosen by the
+    ``airnp.implicit``. The weight of what was used and the decay of the factors are chosen by the
     recommendations for held-out pairs, and the model is then fitted to all pairs.
 
     Parameters

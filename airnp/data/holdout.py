@@ -24,7 +24,10 @@ _TRIES = 300
 """Attempts to place a copy of a hole."""
 
 _SHARE, _SHARE_IN_HOLES = 0.05, 0.1
-"""Share of the observed entries to hold out: scattered, and in copies of holes."""
+"""Share of the observed entries to hold out, and that where holes are few."""
+
+_FEW_HOLES = 10
+"""Fewer holes than these are few."""
 
 _FEWEST = 20
 """Hold out at least this many entries, or a fifth if there are few."""
@@ -44,7 +47,8 @@ def how_many(total: int, fraction: float) -> int:
 def hold_out(observed: Bools, fraction: float | None, seed: int) -> Bools:
     """Choose the observed entries that a fit does not see; without a fraction, the default share of them.
 
-    Holes are few, and what a copy of one tells about the others is little: twice the share is held out.
+    Where holes are few, they are large, and what a copy of one tells about the others is little: twice the
+    share is held out.
 
     Examples
     --------
@@ -56,7 +60,8 @@ def hold_out(observed: Bools, fraction: float | None, seed: int) -> Bools:
     100
     """
     if fraction is None:
-        fraction = _SHARE_IN_HOLES if have_holes(observed) else _SHARE
+        few = have_holes(observed) and count_holes(observed) < _FEW_HOLES
+        fraction = _SHARE_IN_HOLES if few else _SHARE
     wanted = how_many(int(observed.sum()), fraction)
     return like_the_gaps(observed, wanted, np.random.default_rng([seed, 1]))
 
@@ -88,6 +93,19 @@ def have_holes(observed: Bools) -> bool:
     both = sum(2 * int((a & b).sum()) for a, b in pairs)
     any_of_them = sum(int(a.sum()) + int(b.sum()) for a, b in pairs)
     return bool(both / any_of_them > missing.mean() + _CLUSTERED)
+
+
+def count_holes(observed: Bools) -> int:
+    """Return how many holes missing entries form: groups that touch along rows and columns.
+
+    Examples
+    --------
+    >>> count_holes(np.array([[0, 1, 0], [0, 1, 1]], dtype=bool))
+    2
+    """
+    from scipy import ndimage
+
+    return int(ndimage.label(~observed)[1])
 
 
 def scattered(observed: Bools, wanted: int, rng: np.random.Generator) -> Bools:

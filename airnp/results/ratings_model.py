@@ -19,7 +19,7 @@ with a 1 for the error of a rating itself. A rating that was fitted pulls its ow
 h = a_jᵀ (A_iᵀ A_i + Λ_i)⁻¹ a_j + a_iᵀ (A_jᵀ A_j + Λ_j)⁻¹ a_i to first order, which leaves an error of
 variance σ² (1 − h): σ² is the sum of squared training errors over the sum of 1 − h.
 
-**Implicit feedback.** The loss of who used what, :mod:`airnp.implicit`, is a ridge regression in the factor
+**Implicit feedback.** The loss of who used what, ``airnp.implicit``, is a ridge regression in the factor
 of one user, too: with items S used, its minimum is
 u = (VᵀV + w V_SᵀV_S + λ_n)⁻¹ (1 + w) Σ_S v_j.
 """
@@ -196,7 +196,7 @@ class Recommender(SparseFitResult):
         Parameters
         ----------
         n, exclude_seen, filter
-            As of :meth:`recommend`.
+            As of ``recommend``.
         users : list of ids, optional
             Default: all. Raise a ValueError for an unknown one.
         """
@@ -362,7 +362,7 @@ class RatingsModel(Recommender):
     seen : Pattern
         Who rated what.
     noise : float
-        σ of a rating around its prediction; see :meth:`std`.
+        σ of a rating around its prediction; see ``std``.
 
     Examples
     --------
@@ -380,7 +380,7 @@ class RatingsModel(Recommender):
     noise: float = field(default=float("nan"))
 
     def std(self, users: Any, items: Any) -> Floats:
-        """Return the standard deviation of ratings around :meth:`predict`, in the same shape.
+        """Return the standard deviation of ratings around ``predict``, in the same shape.
 
         It is larger for users and items with few ratings. For an unknown id it is as if a penalty were all
         that is known about it.
@@ -432,7 +432,7 @@ class RatingsModel(Recommender):
         Returns
         -------
         Newcomer
-            For :meth:`predict`, :meth:`recommend`, :meth:`std` and the similar ones.
+            For ``predict``, ``recommend``, ``std`` and the similar ones.
         """
         values = np.array(list(ratings.values()), dtype=np.float64)
         if not np.isfinite(values).all():
@@ -457,7 +457,7 @@ class RatingsModel(Recommender):
         Parameters
         ----------
         users, items : sequences of ids (k,)
-            Unknown ones are predicted as in :meth:`predict`, and get no recommendations.
+            Unknown ones are predicted as in ``predict``, and get no recommendations.
         ratings : array (k,)
         k : int
             Length of the lists of recommended items.
@@ -467,7 +467,7 @@ class RatingsModel(Recommender):
         Returns
         -------
         dict
-            ``rmse`` and ``mae`` of the predictions; of :meth:`recommend_all`, if an item is relevant, what
+            ``rmse`` and ``mae`` of the predictions; of ``recommend_all``, if an item is relevant, what
             :func:`airnp.metrics.ranking` measures.
         """
         values = np.asarray(ratings, dtype=np.float64)
@@ -536,7 +536,7 @@ class ImplicitModel(Recommender):
         Returns
         -------
         Newcomer
-            For :meth:`predict`, :meth:`recommend` and the similar ones.
+            For ``predict``, ``recommend`` and the similar ones.
         """
         lines, places = self._read_new(side, used)
         seen = np.unique(places[places >= 0])
@@ -549,7 +549,7 @@ class ImplicitModel(Recommender):
         return Newcomer(side, factor.astype(self.row_factors.dtype), 0.0, seen)
 
     def evaluate(self, users: Sequence[Any], items: Sequence[Any], *, k: int = 10) -> dict[str, float]:
-        """Measure :meth:`recommend_all` by pairs that were used later: :func:`airnp.metrics.ranking`.
+        """Measure ``recommend_all`` by pairs that were used later: :func:`airnp.metrics.ranking`.
 
         Parameters
         ----------

@@ -64,7 +64,7 @@ class HeldOut(StopRule):
     fraction : float, optional
         Share of the observed entries to hold out: at random, or where missing entries of a dense matrix lie
         together in holes, under copies of these holes. At least 20 are, or a fifth if there are few, as far
-        as every row and column keeps an entry. Default: 5 %, and 10 % in holes.
+        as every row and column keeps an entry. Default: 5 %, and 10 % where gaps are few holes.
     patience : int
         Iterations without a gain before the fit ends, at least; see the notes.
     relative_patience : float
