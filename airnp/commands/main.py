@@ -91,17 +91,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return code
     except ModuleNotFoundError:
         raise  # a bug; the commands raise a plain ImportError that names the extra to install
-    except BrokenPipeError:
-        # The reader is gone, as after `| head`. Without this, Python would fail again in its last flush.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # the reader is gone, as after `| head`
+        _drop_unwritable_output()
         return FAILED
     except (UsageError, TableError, PictureError, OSError, ImportError) as error:
         full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+        if full:
+            _drop_unwritable_output()
         return _print_error(options, str(error), FAILED if full else MISTAKE)
     except WorkError as error:
         return _print_error(options, str(error), FAILED)
     except KeyboardInterrupt:
         return _print_error(options, "interrupted", INTERRUPTED)
+
+
+def _drop_unwritable_output() -> None:
+    """Drop what standard output cannot take, on which Python would fail again at its end, with another code."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _print_error(options: argparse.Namespace, message: str, code: int) -> int:

@@ -42,10 +42,12 @@ def failing(error):
 # --- the command line as a whole ---
 
 
-def test_a_full_disk_behind_standard_output_is_no_mistake_of_the_user():
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_disk_behind_standard_output_is_no_mistake_of_the_user(unbuffered):
     with open("/dev/full", "w") as full:
         code = "import sys; from airnp.commands.main import main; sys.exit(main(['info']))"
-        environment = {**os.environ, "PYTHONPATH": str(Path(airnp.__file__).resolve().parents[1])}
+        path = str(Path(airnp.__file__).resolve().parents[1])
+        environment = {**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": unbuffered}
         command = [sys.executable, "-c", code]
         done = subprocess.run(
             command, stdout=full, stderr=subprocess.PIPE, text=True, env=environment, check=False
