@@ -106,7 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _drop_unwritable_output() -> None:
-    """Drop what standard output cannot take, on which Python would fail again at its end, with another code."""
+    """Drop what standard output cannot take: Python would fail on it again at its end, with another code."""
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
