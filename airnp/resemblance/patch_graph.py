@@ -28,15 +28,17 @@ gradients.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 Values = npt.NDArray[np.float32]
 Bools = npt.NDArray[np.bool_]
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
@@ -237,7 +239,11 @@ def near_gaps(gaps: Bools, reach: int) -> Bools:
     return np.asarray(maximum_filter(gaps, size=2 * reach + 1, mode="constant", cval=False))
 
 
-def sweeps(wanted: Bools, apart: int = 64) -> npt.NDArray[np.int64]:
+APART = 64
+"""Pixels between wanted places that cost less to sweep over than a new sweep does."""
+
+
+def sweeps(wanted: Bools, apart: int = APART) -> npt.NDArray[np.int64]:
     """Return parts of rows that hold all wanted entries: (row, start, stop) of each.
 
     Loops over the columns of a part run together, and entries between wanted ones cost time, too: a part ends
@@ -258,10 +264,9 @@ def sweeps(wanted: Bools, apart: int = 64) -> npt.NDArray[np.int64]:
     return np.column_stack([rows[first], columns[first], columns[last[: first.size]] + 1])
 
 
-def run_parts(threads: int, work: Any) -> None:
-    """Call ``work`` with 0, 1, …, threads − 1, side by side."""
+def run_parts(threads: int, work: Callable[[int], Answer]) -> list[Answer]:
+    """Return the answers of ``work`` to 0, 1, …, threads − 1, called side by side."""
     if threads == 1:
-        work(0)
-        return
+        return [work(0)]
     with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(work, range(threads)))
+        return list(pool.map(work, range(threads)))

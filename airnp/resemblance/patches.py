@@ -24,7 +24,6 @@ not depend on threads, tiles or clusters.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,7 +32,7 @@ import numpy as np
 import numpy.typing as npt
 
 from airnp.resemblance.gaussian import condition, shrunk
-from airnp.resemblance.patch_graph import sweeps
+from airnp.resemblance.patch_graph import APART, run_parts, sweeps
 
 Bools = npt.NDArray[np.bool_]
 Whole = npt.NDArray[np.int64]
@@ -176,7 +175,7 @@ def collect(
     # Compiled code for read-only arrays is other code, and may round otherwise.
     X, U, M = (np.require(part, requirements=["C", "W"]) for part in (X, U, M))
     wanted = touching(~M[frame].all(axis=0), rows, columns, how.patch)
-    runs = sweeps(wanted, 64 // how.stride)
+    runs = sweeps(wanted, APART // how.stride)
     weights = np.where(M[frame], np.float32(1), np.float32(how.trust))
 
     def part(first: int) -> list[Whole]:
@@ -190,10 +189,7 @@ def collect(
 
     if rows.size * columns.size == 0:
         return Sums(*(np.zeros(X.shape[1:], np.int64) for _ in range(3)))
-    if threads == 1:
-        return Sums(*part(0))
-    with ThreadPoolExecutor(threads) as pool:
-        parts = list(pool.map(part, range(threads)))
+    parts = run_parts(threads, part)
     return Sums(*(sum(each[1:], each[0]) for each in zip(*parts, strict=True)))
 
 
