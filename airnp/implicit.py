@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from airnp._checks import checked_whole
+from airnp._checks import checked_seed, checked_whole
 from airnp.data.entries import Entries, Pattern
 from airnp.data.holdout import Place, best_place, lowest_between, moved
 from airnp.data.interactions import latest, read_pairs
@@ -120,9 +120,7 @@ def fit_implicit(
         )
     max_iter = checked_whole("max_iter", max_iter)
     chosen = select_engine(engine, np)
-    if seed is None:
-        seed = int(np.random.SeedSequence().generate_state(1)[0])
-    seed = checked_whole("seed", seed, least=0)
+    seed = checked_seed(seed)
     seen = Pattern(
         pairs.matrix.indptr.astype(np.int64),
         pairs.matrix.indices.astype(np.int32 if n < 2**31 else np.int64),

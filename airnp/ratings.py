@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from airnp._arrays import stored_entries
 from airnp._checks import checked_whole
-from airnp.data.entries import Pattern, is_sparse, read_entries
+from airnp.data.entries import Entries, Pattern, is_sparse, read_entries
 from airnp.data.holdout import Place, best_place, lowest_between, moved
 from airnp.data.inputs import EmptyLineWarning
 from airnp.data.interactions import Ids, latest, read_interactions
@@ -273,7 +273,7 @@ class Trials:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", EmptyLineWarning)
             self._entries = read_entries(R, np.float64, weights)
-        self._shrinkage = chosen_shrinkage(R, weights, times)
+        self._shrinkage = chosen_shrinkage(self._entries, times)
         self._spread = self._relative_spread()
         self._folds, self._others = _folds(self._entries.nnz, times)
         # A rank that is too large is left as it is, for the first fit to refuse.
@@ -404,7 +404,7 @@ _LARGE = 1e100
 """Ratings beyond this have squares that are no numbers; others are taken as they are, to the bit."""
 
 
-def chosen_shrinkage(R: Any, weights: Any = None, times: Any = None) -> float:
+def chosen_shrinkage(entries: Entries, times: Any = None) -> float:
     """Return κ of the offsets, by the error of offsets alone on ratings that they were not fitted to.
 
     The offsets of each κ have a closed form, so this takes milliseconds. All ratings are held out in turn, a
@@ -414,12 +414,9 @@ def chosen_shrinkage(R: Any, weights: Any = None, times: Any = None) -> float:
     --------
     >>> from scipy.sparse import csr_array
     >>> rng = np.random.default_rng(0)
-    >>> chosen_shrinkage(csr_array(3 + rng.normal(0, 1, (40, 30)))) > 10  # noise alone
+    >>> chosen_shrinkage(read_entries(csr_array(3 + rng.normal(0, 1, (40, 30))))) > 10  # noise alone
     True
     """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", EmptyLineWarning)
-        entries = read_entries(R, np.float64, weights)
     if entries.nnz < _FOLDS:
         return _SHRINKAGE
     if np.abs(entries.values).max() > _LARGE:

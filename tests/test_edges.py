@@ -341,8 +341,8 @@ def test_a_random_state_below_zero_is_named() -> None:
 
 def test_ratings_of_any_size_choose_a_shrinkage() -> None:
     ratings = sp.csr_array(RNG.random((6, 5)) + 1)
-    plain = chosen_shrinkage(ratings)
-    assert chosen_shrinkage(ratings * 1e200) == plain
+    plain = chosen_shrinkage(read_entries(ratings))
+    assert chosen_shrinkage(read_entries(ratings * 1e200)) == plain
 
 
 def test_baselines_refuse_numbers_whose_squares_overflow() -> None:

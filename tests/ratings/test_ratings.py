@@ -52,7 +52,7 @@ def trials(R, times=None):
 def test_of_noise_the_offsets_alone_are_left():
     R, truth = table(signal=0, noise=1)
     model = airnp.fit_ratings(R, rank=20, max_iter=200, seed=0, engine=airnp.CPU(threads=1))
-    mean, rows, columns = first_offsets(read_entries(R), chosen_shrinkage(R))
+    mean, rows, columns = first_offsets(read_entries(R), chosen_shrinkage(read_entries(R)))
     alone, found = (np.sqrt(np.mean((X - truth) ** 2)) for X in (mean + rows[:, None] + columns, model.X))
     assert found <= 1.001 * alone
 

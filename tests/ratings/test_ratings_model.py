@@ -8,6 +8,7 @@ import pytest
 from scipy.sparse import coo_array
 
 import airnp
+from airnp.data.entries import read_entries
 from airnp.data.interactions import Ids, column_roles, read_interactions
 from airnp.ratings import chosen_shrinkage
 
@@ -183,7 +184,7 @@ def test_the_shrinkage_of_offsets_comes_from_the_data():
     noise = rng.standard_normal(len(rows))
     differ = 3 + 3 * rng.standard_normal(60)[rows] + noise
     found = [
-        chosen_shrinkage(coo_array((values, (rows, columns)), shape=(60, 40)))
+        chosen_shrinkage(read_entries(coo_array((values, (rows, columns)), shape=(60, 40))))
         for values in (differ, 3 + noise)
     ]
     assert found[0] < 5 < 14 < found[1]
