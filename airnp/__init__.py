@@ -8,82 +8,38 @@
 True
 """
 
-from airnp import masks, metrics, regularizers
-from airnp.completing.completion import Completion, complete
-from airnp.completing.searching import Candidate, Search, search
-from airnp.data.bounds import Integers
-from airnp.data.inputs import EmptyLineWarning
-from airnp.data.linearmaps import Blocks
-from airnp.data.prepared import Operator
-from airnp.engines import CPU, CUDA
-from airnp.fitting import fit, fit_sparse
-from airnp.fleet.many import Outcome, fit_many
-from airnp.images.inpainted import Inpainting
-from airnp.images.inpainting import inpaint
-from airnp.implicit import fit_implicit
-from airnp.model.fidelity import Huber, Squared
-from airnp.model.initialization import Balanced, Gaussian
-from airnp.model.objective import Objective
-from airnp.optimizers import Adam, ExponentialDecay, GradientDescent
-from airnp.ratings import fit_ratings
-from airnp.regularizers import *  # noqa: F403  # what its __all__ names; a new one is exported by itself
-from airnp.results.files import load
-from airnp.results.history import History
-from airnp.results.ratings_model import ImplicitModel, Newcomer, RatingsModel, UnknownIdWarning
-from airnp.results.result import DivergenceError, FitResult
-from airnp.results.sparse_result import SparseFitResult
-from airnp.training.options import Checkpoint, Record
-from airnp.training.recorder import FitState, GraphRecorder
-from airnp.training.resuming import resume
-from airnp.training.stopping import EnergyChange, HeldOut
+import importlib
+from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+if TYPE_CHECKING:
+    from airnp import baselines as baselines
+    from airnp import dask as dask
+    from airnp import datasets as datasets
+    from airnp import plot as plot
+    from airnp import sklearn as sklearn
+    from airnp._public import *  # noqa: F403
+    from airnp.regularizers import *  # noqa: F403
 
-__all__ = [
-    "Adam",
-    "Balanced",
-    "Blocks",
-    "CPU",
-    "CUDA",
-    "Candidate",
-    "Checkpoint",
-    "Completion",
-    "DivergenceError",
-    "EmptyLineWarning",
-    "EnergyChange",
-    "ExponentialDecay",
-    "FitResult",
-    "FitState",
-    "Gaussian",
-    "GradientDescent",
-    "GraphRecorder",
-    "HeldOut",
-    "History",
-    "Huber",
-    "ImplicitModel",
-    "Inpainting",
-    "Integers",
-    "Newcomer",
-    "Objective",
-    "Operator",
-    "Outcome",
-    "RatingsModel",
-    "Record",
-    "Search",
-    "SparseFitResult",
-    "Squared",
-    "UnknownIdWarning",
-    "complete",
-    "fit",
-    "fit_implicit",
-    "fit_many",
-    "fit_ratings",
-    "fit_sparse",
-    "inpaint",
-    "load",
-    "masks",
-    "metrics",
-    "resume",
-    "search",
-    *regularizers.__all__,
-]
+__version__ = "0.2.0"
+
+_PACKAGES = frozenset(
+    {"baselines", "dask", "datasets", "masks", "metrics", "plot", "regularizers", "sklearn"}
+)
+
+if not TYPE_CHECKING:  # a type checker has the names above, and would take this for every other one
+
+    def __getattr__(name: str) -> Any:
+        """Load a public name when it is first used: ``import airnp`` itself takes a few milliseconds."""
+        if name in _PACKAGES:
+            return importlib.import_module(f"airnp.{name}")
+        if name == "__all__" or not name.startswith("_"):
+            public = importlib.import_module("airnp._public")
+            if name == "__all__" or name in public.__all__:
+                value = globals()[name] = getattr(public, name)
+                return value
+        raise AttributeError(f"module 'airnp' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    public = importlib.import_module("airnp._public")
+    return sorted({*globals(), *_PACKAGES, *public.__all__})

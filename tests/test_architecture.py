@@ -30,6 +30,7 @@ LAYERS = [
     ["masks"],
     ["plot", "baselines", "datasets", "sklearn", "dask"],
     ["completing"],
+    ["_public"],
     ["commands"],
     ["__init__", "__main__"],
 ]

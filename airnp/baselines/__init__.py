@@ -36,10 +36,9 @@ from collections.abc import Callable
 from typing import Any
 
 from airnp.baselines.factorizations import dmf, dmf_de, rdmf
-from airnp.baselines.opencv import fsr, navier_stokes, telea
+from airnp.baselines.imputers import knn, mean, soft_impute, svd
+from airnp.baselines.inpainters import biharmonic, fsr, linear, navier_stokes, telea
 from airnp.baselines.patches import pnmc
-from airnp.baselines.simple import biharmonic, knn, linear, mean
-from airnp.baselines.spectral import soft_impute, svd
 
 __all__ = [
     "METHODS",

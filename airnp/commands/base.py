@@ -34,9 +34,8 @@ EXIT_CODES = """exit codes:
 
 
 class Command(NamedTuple):
-    """One command: its line in ``airnp --help``, its arguments, its work, and its own help."""
+    """One command: its arguments, its work, and its own help."""
 
-    help: str
     arguments: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], int]
     examples: str

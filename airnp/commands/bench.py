@@ -83,4 +83,4 @@ def _first_line(source: str) -> str:
     return (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0]
 
 
-COMMAND = Command("list or run the benchmarks of a clone", _arguments, _run, EXAMPLES, DESCRIPTION)
+COMMAND = Command(_arguments, _run, EXAMPLES, DESCRIPTION)

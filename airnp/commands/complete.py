@@ -378,4 +378,4 @@ def _finish(
     return finish(options, facts, "\n".join(lines))
 
 
-COMMAND = Command("fill the gaps of a table", _arguments, _run, EXAMPLES, DESCRIPTION)
+COMMAND = Command(_arguments, _run, EXAMPLES, DESCRIPTION)

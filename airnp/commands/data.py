@@ -85,4 +85,4 @@ def _name(text: str) -> str:
 
 _ACTIONS: dict[str, Callable[[argparse.Namespace], int]] = {"list": _list, "fetch": _fetch, "path": _path}
 
-COMMAND = Command("list or fetch the data of the paper", _arguments, _run, EXAMPLES)
+COMMAND = Command(_arguments, _run, EXAMPLES)

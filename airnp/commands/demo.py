@@ -347,4 +347,4 @@ def _text(outcome: Outcome) -> str:
     return "\n".join(lines)
 
 
-COMMAND = Command("complete a picture with holes and write before_after.png", _arguments, _run, EXAMPLES)
+COMMAND = Command(_arguments, _run, EXAMPLES)

@@ -199,4 +199,4 @@ _WRITERS: dict[str, Callable[[BinaryIO, Graph, Labels], None]] = {
     ".mtx": _write_mtx,
 }
 
-COMMAND = Command("write the learned graph of rows or columns", _arguments, _run, EXAMPLES, DESCRIPTION)
+COMMAND = Command(_arguments, _run, EXAMPLES, DESCRIPTION)

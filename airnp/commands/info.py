@@ -78,4 +78,4 @@ def _cupy() -> str:
         return f"installed, but does not load: {first_line(error)}"
 
 
-COMMAND = Command("show versions, optional packages, BLAS, threads and devices", _arguments, _run, EXAMPLES)
+COMMAND = Command(_arguments, _run, EXAMPLES)

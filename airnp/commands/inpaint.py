@@ -364,4 +364,4 @@ def _text(options: argparse.Namespace, picture: Picture, facts: dict[str, Any], 
     return "\n".join(lines)
 
 
-COMMAND = Command("fill the holes of a picture", _arguments, _run, EXAMPLES, DESCRIPTION)
+COMMAND = Command(_arguments, _run, EXAMPLES, DESCRIPTION)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import errno
+import importlib
 import os
 import sys
 import traceback
@@ -13,22 +14,21 @@ from contextlib import contextmanager
 from typing import Any
 
 from airnp import __version__
-from airnp.commands import bench, complete, data, demo, graph, info, inpaint, ratings
-from airnp.commands.base import EXIT_CODES, FAILED, INTERRUPTED, MISTAKE, UsageError, WorkError
-from airnp.tables import TableError
+from airnp.commands.base import EXIT_CODES, FAILED, INTERRUPTED, MISTAKE, Command, UsageError, WorkError
 
-__all__ = ["COMMANDS", "main"]
+__all__ = ["COMMANDS", "load_command", "main"]
 
 COMMANDS = {
-    "complete": complete.COMMAND,
-    "inpaint": inpaint.COMMAND,
-    "ratings": ratings.COMMAND,
-    "graph": graph.COMMAND,
-    "demo": demo.COMMAND,
-    "data": data.COMMAND,
-    "bench": bench.COMMAND,
-    "info": info.COMMAND,
+    "complete": "fill the gaps of a table",
+    "inpaint": "fill the holes of a picture",
+    "ratings": "predict ratings of users for items",
+    "graph": "write the learned graph of rows or columns",
+    "demo": "restore a damaged photograph and write before_after.png",
+    "data": "list or fetch the data of the paper",
+    "bench": "list or run the benchmarks of a clone",
+    "info": "show versions, optional packages, BLAS, threads and devices",
 }
+"""Every command with its line in ``airnp --help``; it is the ``COMMAND`` of the module of its name."""
 
 EXAMPLES = """examples:
   airnp complete ratings.csv -o filled.csv --bounds 1 5
@@ -38,29 +38,35 @@ EXAMPLES = """examples:
 """
 
 
-def _parser() -> argparse.ArgumentParser:
+def load_command(name: str) -> Command:
+    """Return a command; its module brings what only this command needs."""
+    command: Command = importlib.import_module(f"airnp.commands.{name}").COMMAND
+    return command
+
+
+def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
+    """Return a parser that lists all commands and knows the arguments of the one in `words`."""
     parser = argparse.ArgumentParser(
         prog="airnp",
-        description="Complete matrices with learned graphs and deep factorisation.",
+        description="Complete matrices: pictures with holes, tables with gaps, ratings.",
         epilog=EXAMPLES + EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"airnp {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
-    for name, command in COMMANDS.items():
-        own = commands.add_parser(
-            name,
-            help=command.help,
-            description=command.description or command.help,
-            epilog=f"examples:\n{command.examples}\n{EXIT_CODES}",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        own.add_argument(
-            "--traceback",
-            action="store_true",
-            help="show where in the program an error arose; AIRNP_TRACEBACK=1 does the same",
-        )
-        command.arguments(own)
+    chosen = next((word for word in words if not word.startswith("-")), None)
+    for name, line in COMMANDS.items():
+        own = commands.add_parser(name, help=line, formatter_class=argparse.RawDescriptionHelpFormatter)
+        if name == chosen:
+            command = load_command(name)
+            own.description = command.description or line
+            own.epilog = f"examples:\n{command.examples}\n{EXIT_CODES}"
+            own.add_argument(
+                "--traceback",
+                action="store_true",
+                help="show where in the program an error arose; AIRNP_TRACEBACK=1 does the same",
+            )
+            command.arguments(own)
     return parser
 
 
@@ -78,14 +84,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         0 if all went well, 1 if the work failed, 2 for a user's mistake, 130 if interrupted. A wrong command
         line, ``--help`` and ``--version`` raise `SystemExit`, as argparse does.
     """
-    options = _parser().parse_args(arguments)
+    words = sys.argv[1:] if arguments is None else arguments
+    options = _parser(words).parse_args(words)
 
-    # After the parser, so that --help does without it.
+    # After the parser, so that --help does without them.
     from airnp.images.formats import PictureError
+    from airnp.tables import TableError
 
     try:
         with _plain_warnings(options):
-            code = COMMANDS[options.command].run(options)
+            code = load_command(options.command).run(options)
             if sys.stdout is not None:  # as after >&-
                 sys.stdout.flush()  # here, so that a closed pipe raises inside of this block
             return code

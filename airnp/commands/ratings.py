@@ -507,4 +507,4 @@ def best_items(model: RatingsModel | ImplicitModel, count: int, users: Places) -
     return Predictions(*top, {"unknown_users": 0, "unknown_items": 0})
 
 
-COMMAND = Command("predict ratings of users for items", _arguments, _run, EXAMPLES, DESCRIPTION)
+COMMAND = Command(_arguments, _run, EXAMPLES, DESCRIPTION)

@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from airnp._arrays import from_numpy, on_device, to_numpy
 from airnp._checks import checked_seed, checked_whole
-from airnp.baselines.spectral import climbing_ranks
+from airnp.baselines.imputers import climbing_ranks
 from airnp.data.holdout import hold_out, like_the_gaps
 from airnp.data.prepared import prepare
 from airnp.engines.threads import using

@@ -16,8 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from airnp.baselines.common import line_means
-from airnp.baselines.simple import knn
-from airnp.baselines.spectral import soft_impute
+from airnp.baselines.imputers import knn, soft_impute
 from airnp.completing.lowrank import fit_low_rank
 from airnp.engines import Auto
 from airnp.fitting import fit

@@ -17,8 +17,8 @@ from scipy import interpolate, ndimage
 import airnp
 from airnp import baselines
 from airnp.baselines.common import line_means
+from airnp.baselines.imputers import best_solution, climbing_ranks, hold_out, impute
 from airnp.baselines.patches import _patches
-from airnp.baselines.spectral import best_solution, climbing_ranks, hold_out, impute
 
 
 def low_rank(shape: tuple[int, int] = (40, 30), rank: int = 2) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""OpenCV's inpainting of pictures: Navier-Stokes, Telea, and frequency-selective reconstruction."""
+"""Inpainting of pictures: linear and biharmonic surfaces, and OpenCV's Navier-Stokes, Telea and FSR."""
 
 from __future__ import annotations
 
@@ -8,9 +8,81 @@ import numpy as np
 
 from airnp._checks import checked_choice, checked_whole
 from airnp.baselines.common import Bools, Completion, Values, complete_each
+from airnp.images.surfaces import linear_surface
 
 _BLOCK = 16
 """Side of the blocks of frequency-selective reconstruction, which skips incomplete ones at the margin."""
+
+
+def linear(Y: Any, mask: Any = None) -> Any:
+    """Interpolate linearly over triangles of observed pixels of an image. Observed entries are kept.
+
+    The order of rows and columns must mean something, as in an image. Gaps outside all triangles, at the
+    margin, become their nearest observed entry. Uses :class:`scipy.interpolate.LinearNDInterpolator`.
+
+    Parameters
+    ----------
+    Y, mask : array-like (…, m, n)
+        As in :func:`airnp.fit`: the mask is True where observed; without it, NaN means missing.
+
+    Returns
+    -------
+    ndarray or DataFrame (…, m, n)
+
+    Notes
+    -----
+    Rows and columns without any observed entry are bridged as any other gap.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> ramp = np.add.outer(np.arange(6.0), np.arange(7.0))
+    >>> mask = np.ones(ramp.shape, dtype=bool)
+    >>> mask[2:4, 3:5] = False
+    >>> bool(np.allclose(linear(ramp, mask), ramp))
+    True
+    """
+    return complete_each(Y, mask, linear_surface, "they are bridged from the nearest observed ones")
+
+
+def biharmonic(Y: Any, mask: Any = None) -> Any:
+    """Fill the gaps of an image so that its biharmonic operator vanishes there. Observed entries are kept.
+
+    The order of rows and columns must mean something, as in an image.
+    Uses :func:`skimage.restoration.inpaint_biharmonic`, which clips to the range of the observed entries.
+
+    Parameters
+    ----------
+    Y, mask : array-like (…, m, n)
+        As in :func:`airnp.fit`: the mask is True where observed; without it, NaN means missing.
+
+    Returns
+    -------
+    ndarray or DataFrame (…, m, n)
+
+    Notes
+    -----
+    Rows and columns without any observed entry are bridged as any other gap.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> ramp = np.add.outer(np.arange(6.0), np.arange(7.0))
+    >>> mask = np.ones(ramp.shape, dtype=bool)
+    >>> mask[2:4, 3:5] = False
+    >>> bool(np.allclose(biharmonic(ramp, mask), ramp))
+    True
+    """
+    try:
+        from skimage.restoration import inpaint_biharmonic
+    except ImportError as error:
+        raise ImportError('biharmonic needs scikit-image: pip install "airnp[baselines]"') from error
+
+    def complete(values: Values, mask: Bools) -> Values:
+        filled: Values = np.asarray(inpaint_biharmonic(values, ~mask))
+        return np.where(mask, values, filled)
+
+    return complete_each(Y, mask, complete, "they are bridged from the nearest observed ones")
 
 
 def navier_stokes(Y: Any, mask: Any = None, *, radius: int = 1) -> Any:
