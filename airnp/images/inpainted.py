@@ -56,15 +56,19 @@ class Inpainting:
         cls, image: Any, deviation: Any, reports: Any, layout: Layout, method: str, seconds: float
     ) -> Inpainting:
         """Put together what was found for the pictures of a stack, in its order."""
-        choices = [(report.choice, report.unit) for report in reports if report.choice is not None]
-        if not choices:
+        if any(report.choice is None for report in reports):
             return cls(image, None, method, {}, float("nan"), float("nan"), reports[0].stop_reason, seconds)
-        calibrations = tuple(choice.calibration for choice, _ in choices)
-        # Complete pictures had no trials.
-        choices = [each for each in choices if np.isfinite(each[0].expected)] or choices
-        errors = [choice.expected * unit for choice, unit in choices]
-        unsure = [choice.standard_error * unit for choice, unit in choices]
-        first = choices[0][0]
+        calibrations = tuple(report.choice.calibration for report in reports)
+        pictures = layout.arrange(deviation)
+        claims = [_mean_claim(pictures[place]) for place in np.ndindex(pictures.shape[:-4])]
+        tried = [
+            (report.choice, claim, report.unit)
+            for report, claim in zip(reports, claims, strict=True)
+            if np.isfinite(report.choice.ratio)  # complete pictures had no trials
+        ]
+        errors = [choice.ratio * claim for choice, claim, _ in tried] or [float("nan")]
+        unsure = [choice.ratio_error * claim for choice, claim, _ in tried] or [float("nan")]
+        first, _, unit = tried[0] if tried else (reports[0].choice, 0.0, reports[0].unit)
         last = first.candidate.rounds[-1] if first.candidate.rounds else None
         chosen = {
             "patch": None if last is None else last.patch,
@@ -74,7 +78,7 @@ class Inpainting:
             "rounds": len(first.candidate.rounds),
             "smooth": first.smooth,
             "flat": first.flat,
-            "tried": {name: error * choices[0][1] for name, error in first.errors.items()},
+            "tried": {name: error * unit for name, error in first.errors.items()},
         }
         reason = next((report.stop_reason for report in reports if report.stop_reason != "done"), "done")
         count = len(errors)
@@ -121,6 +125,12 @@ class Inpainting:
         width = _widened(self._spread.astype(np.float64), self._layout, self._calibrations, level)
         centre = to_numpy(self.image).astype(np.float64)
         return centre - width, centre + width
+
+
+def _mean_claim(deviation: Any) -> float:
+    """Return the mean of the claimed deviations (T, C, H, W) of missing pixels, which are above 0."""
+    missing = np.count_nonzero(deviation)
+    return float(deviation.sum(dtype=np.float64)) / missing if missing else 0.0
 
 
 def _widened(

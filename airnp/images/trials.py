@@ -50,6 +50,10 @@ _DEEP = 3.0
 _SMOOTH, _ROUNDS, _FLAT = "smooth", "rounds: ", "without copies"
 """Names of what is tried."""
 
+_UNLIKE = 0.08
+"""By how much, relatively, errors over claimed deviations differ between a picture and parts of it, beyond
+chance: measured on half of scikit-image's pictures (``python -m bench.pictures``)."""
+
 _BLOCK = 8
 """Errors within squares of so many pixels are taken for one piece of evidence."""
 
@@ -144,8 +148,10 @@ class Choice:
     smooth : float
         Share of the smooth surface in the answer.
     calibration : Calibration
-    expected, standard_error : float
-        Mean absolute error on held-out pixels, in units of the picture's range, and how well it is known.
+    ratio, ratio_error : float
+        Mean absolute error of held-out pixels over the mean of their claimed standard deviations, and its
+        standard error. Parts of a picture may be easier than the whole; claimed deviations know by how much,
+        so that this times their mean over all gaps is the error to expect.
     errors : dict
         Mean absolute error of everything that was tried, by name.
     """
@@ -156,8 +162,8 @@ class Choice:
     calibration: Calibration = field(
         default_factory=lambda: Calibration(np.linspace(0, 2.5, 100, dtype=np.float32), 1e-6)
     )
-    expected: float = float("nan")
-    standard_error: float = float("nan")
+    ratio: float = float("nan")
+    ratio_error: float = float("nan")
     errors: dict[str, float] = field(default_factory=dict)
 
 
@@ -250,10 +256,14 @@ def choose(
     answer = (1 - smooth) * answer + smooth * answers[_SMOOTH]
     error = np.abs(answer - truth)
     floor = max(1e-8, float(np.quantile(error, 0.2)) ** 2)
-    calibration = Calibration.of(error / np.sqrt(variance + floor), weights, floor)
+    claimed = np.sqrt(variance + floor)
+    calibration = Calibration.of(error / claimed, weights, floor)
     way = replace(way, rounds=way.rounds[: int(best.removeprefix(_ROUNDS))])
-    expected, unsure = _mean_and_error(error, weights, blocks)
-    return Choice(way, flat, smooth, calibration, expected, unsure, errors)
+    size = float(np.average(claimed, weights=weights))
+    ratio = float(np.average(error, weights=weights)) / size
+    _, unsure = _mean_and_error(error - ratio * claimed, weights, blocks)
+    unsure = float(np.hypot(unsure / size, _UNLIKE * ratio))
+    return Choice(way, flat, smooth, calibration, ratio, unsure, errors)
 
 
 @dataclass(frozen=True, eq=False)

@@ -66,6 +66,19 @@ def test_the_expected_error_is_the_true_one_within_its_own(kind):
     assert abs(np.mean(away)) < 3
 
 
+def test_the_expected_error_is_that_of_the_whole_picture_not_of_the_parts_that_were_tried():
+    ratios = []
+    for seed in range(4):
+        truth = gaussian_filter(np.random.default_rng(seed).standard_normal((88, 352)), 1.2)
+        truth[:, 120:] *= 0.1  # a third of the picture has nearly all of the error
+        mask = masks.random(truth.shape, 0.4, seed=seed)
+        found = airnp.inpaint(truth, mask, full=True, seed=seed, quality="fast")
+        ratios.append(found.expected / mean_error(found.image, truth, mask))
+    # The parts alone are wrong by factors of 0.26 to 2.0 here.
+    assert min(ratios) > 0.6
+    assert max(ratios) < 1.5
+
+
 @pytest.mark.parametrize("level", [0.5, 0.9])
 @pytest.mark.parametrize("missing", [0.3, 0.6])
 def test_intervals_cover_what_they_say(missing, level):
@@ -192,7 +205,7 @@ def test_too_few_pixels_for_trials_leave_the_default():
     observed = np.ones(values.shape, bool)
     observed[..., 2, 2] = False
     choice = choose(values, observed, "best", Overrides(), Painter(), 0)
-    assert np.isnan(choice.expected)
+    assert np.isnan(choice.ratio)
     assert choice.errors == {}
     assert (choice.flat, choice.smooth) == (0, 0)
 
