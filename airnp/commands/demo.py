@@ -1,4 +1,4 @@
-"""``airnp demo``: complete a generated picture, and draw and measure the result."""
+"""``airnp demo``: restore a damaged photograph, and draw and measure the result."""
 
 from __future__ import annotations
 
@@ -34,22 +34,28 @@ Mask = NDArray[np.bool_]
 
 EXAMPLES = """\
   airnp demo
-  airnp demo --mask text --output text-demo
-  airnp demo --missing 0.7 --size 240
-  airnp demo --air --iterations 2000
+  airnp demo --mask random --missing 0.7 --output random-demo
+  airnp demo --picture scene --mask patch
+  airnp demo --picture scene --size 128 --air --iterations 2000
 """
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", default="airnp-demo", metavar="DIR", help="where to write (%(default)s)")
     parser.add_argument(
-        "--size", type=whole_number(16), default=128, help="height and width of the picture (%(default)s)"
+        "--picture",
+        choices=("photo", "scene"),
+        default="photo",
+        help="a photograph in colour from scikit-image, or a grey scene that is drawn (%(default)s)",
+    )
+    parser.add_argument(
+        "--size", type=whole_number(16), default=384, help="height and width of the picture (%(default)s)"
     )
     parser.add_argument(
         "--mask",
-        choices=("random", "patch", "text", "scratches"),
-        default="random",
-        help="shape of the holes (%(default)s)",
+        choices=("damage", "random", "patch", "text", "scratches"),
+        default="damage",
+        help="shape of the holes; damage is text and scratches (%(default)s)",
     )
     parser.add_argument(
         "--missing",
@@ -81,6 +87,7 @@ class Score:
 class Outcome:
     """What the demonstration did and where it wrote its files."""
 
+    picture: str
     size: int
     mask: str
     missing: float  # the share that is really missing, not the one asked for
@@ -112,13 +119,13 @@ def _run(options: argparse.Namespace) -> int:
     for path in (figure, report):
         if path.exists() and not options.force:
             raise UsageError(f"{path} is there already; --force overwrites")
+    truth = scene(options.size) if options.picture == "scene" else photograph(options.size)
     folder.mkdir(parents=True, exist_ok=True)
 
-    truth = scene(options.size)
     missing = options.missing or 0.3
-    observed = _holes(options.mask, truth.shape, missing, options.seed)
+    observed = _holes(options.mask, truth.shape[:2], missing, options.seed)
     # The methods cannot see the hidden values; `truth` serves only to measure the error.
-    Y = np.where(observed, truth, np.nan).astype(np.float32)
+    Y = np.where(_like(observed, truth), truth, np.nan).astype(np.float32)
     progress = shows_progress(options)
     found = airnp.inpaint(Y, observed, full=True, seed=options.seed, progress=progress)
     if found.stop_reason == "interrupted":
@@ -130,11 +137,13 @@ def _run(options: argparse.Namespace) -> int:
     }
     iterations = options.iterations or 10_000
     if options.air:
-        alone = airnp.fit(Y, observed, seed=options.seed, max_iter=iterations, progress=progress)
-        answers["AIR alone (airnp.fit)"] = alone.completed()
+        answers["AIR alone (airnp.fit)"] = airnp.inpaint(
+            Y, observed, method="air", seed=options.seed, max_iter=iterations, progress=progress
+        )
     holes = f"--mask {options.mask}" + (f" --missing {missing:g}" if options.mask == "random" else "")
     spread = float(np.nanmax(Y) - np.nanmin(Y))
     outcome = Outcome(
+        picture=options.picture,
         size=options.size,
         mask=options.mask,
         missing=1 - float(observed.mean()),
@@ -148,7 +157,7 @@ def _run(options: argparse.Namespace) -> int:
         scores=tuple(_score(name, answer, truth, observed) for name, answer in answers.items()),
         figure=figure,
         report=report,
-        command=f"airnp demo --size {options.size} {holes} --seed {options.seed}"
+        command=f"airnp demo --picture {options.picture} --size {options.size} {holes} --seed {options.seed}"
         + (f" --air --iterations {iterations}" if options.air else ""),
     )
     _figure(truth, observed, found, outcome).save(figure, optimize=True)
@@ -161,21 +170,53 @@ def _holes(kind: str, shape: tuple[int, ...], missing: float, seed: int) -> Mask
         return masks.random(shape, missing, seed=seed)
     if kind == "patch":
         return masks.patch(shape)
-    if kind == "text":
-        return masks.text(shape, "airnp completes matrices")
-    return masks.scratches(shape, seed=seed)
+    text, scratches = masks.text(shape, "airnp completes matrices"), masks.scratches(shape, seed=seed)
+    return {"text": text, "scratches": scratches, "damage": text & scratches}[kind]
+
+
+def _like(observed: Mask, picture: Picture) -> Mask:
+    """Return the mask (h, w) in the shape of a picture, which may have colours."""
+    return np.broadcast_to(observed.reshape(observed.shape + (1,) * (picture.ndim - 2)), picture.shape)
 
 
 def _score(method: str, answer: Any, truth: Picture, observed: Mask) -> Score:
-    answer = np.asarray(answer, dtype=np.float64)
+    # All colours side by side are one matrix, with one range.
+    wide = (len(truth), -1)
+    X, T, mask = np.reshape(answer, wide).astype(np.float64), truth.reshape(wide), _like(observed, truth)
     return Score(
         method,
-        nmae=float(metrics.nmae(answer, truth, observed)),
-        psnr=float(metrics.psnr(answer, truth, observed, data_range=1.0)),
+        nmae=float(metrics.nmae(X, T, mask.reshape(wide))),
+        psnr=float(metrics.psnr(X, T, mask.reshape(wide), data_range=1.0)),
     )
 
 
-# --- the picture ---
+# --- the pictures ---
+
+
+def photograph(size: int = 512) -> Picture:
+    """Return a photograph of an astronaut in colour, which scikit-image brings along.
+
+    Parameters
+    ----------
+    size : int, default 512
+        Height and width in pixels; the original has 512.
+
+    Returns
+    -------
+    ndarray of float64, shape (size, size, 3)
+        Values in [0, 1].
+    """
+    try:
+        from skimage import data
+    except ImportError as error:
+        raise ImportError(
+            'the photograph is one of scikit-image: pip install "airnp[images]", or use --picture scene'
+        ) from error
+    from PIL import Image
+
+    pixels = Image.fromarray(data.astronaut()).resize((size, size), Image.Resampling.LANCZOS)
+    return np.asarray(pixels, dtype=np.float64) / 255
+
 
 _TAU = 2 * math.pi
 
@@ -248,7 +289,7 @@ def _with_ball(
 # --- the figure and the report ---
 
 _PAPER, _INK, _PALE = (250, 249, 246), (38, 38, 44), (120, 120, 128)
-_HOLE = (226, 88, 62)
+_HOLE = (24, 232, 128)
 _FULL_ERROR = 0.1  # errors from here on have the brightest colour
 # Dark to bright, and also different in lightness alone, for prints without colour.
 _HEAT = np.array([(12, 10, 30), (84, 20, 108), (186, 55, 84), (246, 142, 32), (252, 250, 190)])
@@ -266,13 +307,13 @@ def _figure(truth: Picture, observed: Mask, found: airnp.Inpainting, outcome: Ou
     draw = ImageDraw.Draw(canvas)
     title, small = ImageFont.load_default(30), ImageFont.load_default(21)
 
-    with_holes = _grey(truth)
+    with_holes = _colours(truth)
     with_holes[~observed] = _HOLE
     panels = [
-        ("original", f"{size} by {size} entries", _grey(truth)),
-        ("with holes", f"{outcome.missing:.1%} missing", with_holes),
-        ("completed", f"NMAE {outcome.scores[0].nmae:.4f}", _grey(found.image)),
-        ("standard deviation", f"NMAE expected: {outcome.expected_nmae:.4f}", _heat(found.std / _FULL_ERROR)),
+        ("original", f"{size} by {size} pixels", _colours(truth)),
+        ("damaged", f"{outcome.missing:.1%} missing", with_holes),
+        ("completed", f"error {outcome.scores[0].nmae:.4f} of the range", _colours(found.image)),
+        ("standard deviation", _expectation(outcome), _heat(found.std / _FULL_ERROR)),
         ("absolute error", "", _heat(np.abs(found.image - truth) / _FULL_ERROR)),
     ]
     top = margin + caption
@@ -294,14 +335,19 @@ def _figure(truth: Picture, observed: Mask, found: airnp.Inpainting, outcome: Ou
     return canvas
 
 
-def _grey(picture: Picture) -> NDArray[np.uint8]:
-    """Turn grey values in [0, 1] into RGB bytes."""
+def _expectation(outcome: Outcome) -> str:
+    return f"expected: {outcome.expected_nmae:.4f} ± {outcome.expected_error:.4f}"
+
+
+def _colours(picture: Picture) -> NDArray[np.uint8]:
+    """Turn grey values (h, w) or colours (h, w, 3) in [0, 1] into RGB bytes."""
     levels = np.rint(np.clip(picture, 0, 1) * 255).astype(np.uint8)
-    return np.repeat(levels[..., np.newaxis], 3, axis=-1)
+    return levels if levels.ndim == 3 else np.repeat(levels[..., np.newaxis], 3, axis=-1)
 
 
 def _heat(values: Picture) -> NDArray[np.uint8]:
-    """Turn values in [0, 1] into the colours of `_HEAT`, interpolated."""
+    """Turn values in [0, 1] into the colours of `_HEAT`, interpolated; those of colours are averaged."""
+    values = values.mean(axis=-1) if values.ndim == 3 else values
     stops = np.linspace(0, 1, len(_HEAT))
     channels = [np.interp(values, stops, _HEAT[:, channel]) for channel in range(3)]
     colours: NDArray[np.uint8] = np.rint(np.stack(channels, axis=-1)).astype(np.uint8)
@@ -314,14 +360,14 @@ def _report(outcome: Outcome) -> str:
     )
     return f"""# airnp demo
 
-A generated {outcome.size}×{outcome.size} picture lost {outcome.missing:.2%} of its entries (mask
-`{outcome.mask}`, seed {outcome.seed}). `airnp.inpaint` with its default settings filled them in
+A {_PICTURES[outcome.picture]} of {outcome.size}×{outcome.size} pixels lost {outcome.missing:.2%} of them
+(mask `{outcome.mask}`, seed {outcome.seed}). `airnp.inpaint` with its default settings filled them in
 {outcome.seconds:.1f} seconds (method {describe_choice(outcome.method, outcome.chosen)}).
 
-![original, with holes, completed, standard deviation, absolute error]({outcome.figure.name})
+![original, damaged, completed, standard deviation, absolute error]({outcome.figure.name})
 
-Measured on the missing entries alone; NMAE is the mean absolute error over the range of the picture.
-`airnp.inpaint`, which does not know the missing entries, expects
+Measured on the missing pixels alone; NMAE is the mean absolute error over the range of the picture.
+`airnp.inpaint`, which does not know the missing pixels, expects
 {outcome.expected_nmae:.4f} ± {outcome.expected_error:.4f}.
 
 | method | NMAE | PSNR |
@@ -334,17 +380,21 @@ The same again: `{outcome.command}`
 
 
 def _text(outcome: Outcome) -> str:
-    width = max(len("on the missing entries"), *(len(score.method) for score in outcome.scores))
+    width = max(len("true, on missing pixels"), *(len(score.method) for score in outcome.scores))
+    expected = f"{outcome.expected_nmae:.4f} ± {outcome.expected_error:.4f}"
     lines = [
-        f"{outcome.size}×{outcome.size} picture, {outcome.missing:.1%} missing ({outcome.mask} mask)",
-        f"method {describe_choice(outcome.method, outcome.chosen)}",
-        f"filled in {outcome.seconds:.1f} s; expected NMAE "
-        f"{outcome.expected_nmae:.4f} ± {outcome.expected_error:.4f}\n",
-        f"{'on the missing entries':<{width}}    NMAE      PSNR",
+        f"{_PICTURES[outcome.picture]}, {outcome.size}×{outcome.size}; "
+        f"{outcome.missing:.1%} missing ({outcome.mask})",
+        f"filled in {outcome.seconds:.1f} s, method {describe_choice(outcome.method, outcome.chosen)}\n",
+        f"{'':<{width}}    NMAE      PSNR",
+        f"{'expected by airnp':<{width}}  {expected}",
+        f"{'true, on missing pixels':<{width}}",
         *(f"{score.method:<{width}}  {score.nmae:.4f}  {score.psnr:5.2f} dB" for score in outcome.scores),
         f"\nwrote {outcome.figure}\nwrote {outcome.report}",
     ]
     return "\n".join(lines)
 
+
+_PICTURES = {"photo": "photograph in colour", "scene": "drawn grey picture"}
 
 COMMAND = Command(_arguments, _run, EXAMPLES)

@@ -187,7 +187,7 @@ def test_a_reader_that_closes_the_pipe_causes_no_traceback():
 # --- airnp demo ---
 
 
-@pytest.mark.parametrize("mask", ["random", "patch", "text", "scratches"])
+@pytest.mark.parametrize("mask", ["damage", "random", "patch", "text --picture scene", "scratches"])
 def test_demo_writes_a_picture_and_a_report(mask, capsys):
     folder = Path("new", "folder")
     assert main(f"demo --output {folder} --mask {mask} {QUICK}") == 0
@@ -204,7 +204,7 @@ def test_demo_writes_a_picture_and_a_report(mask, capsys):
         assert score in shown
     assert "airnp.fit" not in shown
     assert "method auto: patch " in shown
-    assert f"--mask {mask}" in report
+    assert f"--mask {mask.split()[0]}" in report
     assert f"wrote {folder / 'before_after.png'}" in shown
 
 
@@ -235,6 +235,12 @@ def test_demo_without_pillow_names_the_extra(capsys, without):
     assert mistake(capsys, "demo") == 'the demo draws with Pillow: pip install "airnp[images]"'
 
 
+def test_demo_without_scikit_image_names_the_extra_and_the_way_around(capsys, without):
+    without("skimage")
+    message = mistake(capsys, "demo")
+    assert message.endswith('pip install "airnp[images]", or use --picture scene')
+
+
 def test_demo_is_reproducible_and_hides_what_is_missing(monkeypatch, capsys):
     seen, inpaint = [], airnp.inpaint
 
@@ -243,7 +249,7 @@ def test_demo_is_reproducible_and_hides_what_is_missing(monkeypatch, capsys):
         return inpaint(Y, mask, **options)
 
     monkeypatch.setattr(airnp, "inpaint", spy)
-    line = f"demo --output . --missing 0.4 --seed 3 --force {QUICK}"
+    line = f"demo --output . --mask random --missing 0.4 --seed 3 --force {QUICK}"
     first, second = (facts(capsys, line) for _ in range(2))
     assert (first["size"], first["method"], first["figure"]) == (32, "auto", "before_after.png")
     assert first["scores"][0]["method"] == "airnp.inpaint"
