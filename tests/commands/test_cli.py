@@ -376,12 +376,35 @@ def test_bench_runs_one_in_the_current_folder(clone, capfd):
     assert capfd.readouterr().out == f"{clone / 'deep' / 'down'} --quick --help file\n"
 
 
+def test_bench_runs_the_short_form_of_all_that_have_one(clone, capfd):
+    (clone / "bench" / "drawn" / "__main__.py").write_text(
+        'import sys\nif sys.argv[1:] == ["--quick"]:\n    print("drew", flush=True)\n', encoding="utf-8"
+    )
+    assert main("bench --quick") == 0
+    assert capfd.readouterr().out == "\n=== drawn --quick: A package.\ndrew\n"
+    with (clone / "bench" / "echo.py").open("a", encoding="utf-8") as echo:
+        echo.write('# it knows "--quick"\n')
+    assert main("bench --quick") == 7
+    shown = capfd.readouterr().out
+    assert "=== echo ended with exit code 7\n" in shown
+    assert shown.endswith("drew\n")
+
+
+def test_python_m_bench_is_airnp_bench():
+    root = Path(airnp.__file__).resolve().parents[1]
+    with start("-m", "bench", cwd=root) as started:
+        listed = started.stdout.read()
+    assert "\nspeed " in listed
+    assert "__main__" not in listed
+
+
 def test_bench_finds_the_clone_that_airnp_is_imported_from(capsys):
     assert main("bench") == 0
     assert "\nspeed " in capsys.readouterr().out
 
 
 def test_bench_with_an_unknown_name_or_without_a_clone(clone, tmp_path_factory, monkeypatch, capsys):
+    assert "runs this one" in mistake(capsys, "bench --quick echo")
     assert mistake(capsys, "bench spede") == "there is no benchmark 'spede'; there are echo, drawn"
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     monkeypatch.chdir(elsewhere)
