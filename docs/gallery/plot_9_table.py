@@ -28,8 +28,8 @@ print(table.iloc[:4, :6])
 # %%
 # Filling it
 # ----------
-# The imputer needs no scaler: it standardises columns by itself. What comes out has the columns, the index and
-# the units of what went in. It also says what error to expect, in standard deviations of a column.
+# The imputer needs no scaler: it standardises columns by itself. What comes out has the columns, the index
+# and the units of what went in. It also says what error to expect, in standard deviations of a column.
 
 imputer = AIRImputer(random_state=0).set_output(transform="pandas")
 filled = imputer.fit_transform(table)
