@@ -1,0 +1,161 @@
+"""Products and factors of small float32 matrices, in registers, for numba kernels.
+
+A tile is four rows of sixteen columns. Matrices are parts of flat arrays: an entry to begin with and steps
+between entries, so that any of them can be read transposed. Two forms: in one the sixteen columns are those
+of one matrix; in the other (``lanes``) they are sixteen matrices side by side, whose entries are interleaved.
+
+Call them from compiled code only. Rows of tiles may reach into padding behind a matrix, of 12 columns.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+ROWS, LANES = 4, 16
+PADDING = LANES - ROWS
+"""Entries behind each row of a matrix that tiles may reach into."""
+
+_SCALAR = ir.FloatType()
+_VECTOR = ir.VectorType(_SCALAR, LANES)
+_WHOLE = types.int64
+_FLOATS = types.Array(types.float32, 1, "C")
+
+
+def _pointer(context: Any, builder: Any, array: Any, place: Any) -> Any:
+    data = context.make_array(_FLOATS)(context, builder, array).data
+    return builder.gep(data, [place])
+
+
+def _load(builder: Any, data: Any, place: Any, kind: Any) -> Any:
+    return builder.load(builder.bitcast(builder.gep(data, [place]), kind.as_pointer()), align=4)
+
+
+def _store(builder: Any, value: Any, data: Any, place: Any) -> None:
+    builder.store(value, builder.bitcast(builder.gep(data, [place]), value.type.as_pointer()), align=4)
+
+
+def _spread(builder: Any, value: Any) -> Any:
+    one = builder.insert_element(ir.Constant(_VECTOR, ir.Undefined), value, ir.IntType(32)(0))
+    return builder.shuffle_vector(one, one, ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES))
+
+
+def _tile_product(lanes: bool, eliminates: bool) -> Any:
+    """Return an intrinsic: C ← Σ_k A[k, r] B[k], or C ← C − Σ_k A[k, r] B[k], for a tile C.
+
+    Row r of C is at c + r·c_row, A[k, r] at a + k·a_step + r·a_row, and row k of B at b + k·b_step. With
+    ``lanes``, A[k, r] is a row of sixteen as well.
+    """
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        C, c, c_row, A, a, a_step, a_row, B, b, b_step, count = arguments
+        target, left, right = (
+            _pointer(context, builder, array, place) for array, place in ((C, c), (A, a), (B, b))
+        )
+        whole = count.type
+        c_places, a_places = ([builder.mul(row, whole(r)) for r in range(ROWS)] for row in (c_row, a_row))
+        zero = ir.Constant(_VECTOR, [_SCALAR(0)] * LANES)
+        begin = [_load(builder, target, place, _VECTOR) if eliminates else zero for place in c_places]
+        before = builder.block
+        loop, after = builder.append_basic_block("tile"), builder.append_basic_block("tile.end")
+        builder.cbranch(builder.icmp_signed(">", count, whole(0)), loop, after)
+        builder.position_at_end(loop)
+        k, totals = builder.phi(whole), [builder.phi(_VECTOR) for _ in range(ROWS)]
+        row = _load(builder, right, builder.mul(k, b_step), _VECTOR)
+        first = builder.mul(k, a_step)
+        ends = []
+        for total, place in zip(totals, a_places, strict=True):
+            factor = _load(builder, left, builder.add(first, place), _VECTOR if lanes else _SCALAR)
+            factor = factor if lanes else _spread(builder, factor)
+            term = builder.fmul(factor, row, flags=("contract",))
+            add = builder.fsub if eliminates else builder.fadd
+            ends.append(add(total, term, flags=("contract",)))
+        following = builder.add(k, whole(1))
+        builder.cbranch(builder.icmp_signed("<", following, count), loop, after)
+        k.add_incoming(whole(0), before)
+        k.add_incoming(following, loop)
+        builder.position_at_end(after)
+        for total, start, end, place in zip(totals, begin, ends, c_places, strict=True):
+            total.add_incoming(start, before)
+            total.add_incoming(end, loop)
+            answer = builder.phi(_VECTOR)
+            answer.add_incoming(start, before)
+            answer.add_incoming(end, loop)
+            begin[c_places.index(place)] = answer
+        for answer, place in zip(begin, c_places, strict=True):
+            _store(builder, answer, target, place)
+        return context.get_dummy_value()
+
+    @intrinsic
+    def tile(typingctx, C, c, c_row, A, a, a_step, a_row, B, b, b_step, count):
+        arrays = (_FLOATS, _WHOLE, _WHOLE)
+        return types.void(*arrays, *arrays, _WHOLE, *arrays, _WHOLE), emit
+
+    return tile
+
+
+def _corner_inverse(lanes: bool) -> Any:
+    """Return an intrinsic: T ← U⁻¹ for the 4×4 corner UᵀU whose upper triangle begins at a, row by row.
+
+    T has 16 entries from t on.
+    """
+    kind = _VECTOR if lanes else _SCALAR
+    size = LANES if lanes else 1
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        A, a, a_row, a_step, T, t = arguments
+        source, target = _pointer(context, builder, A, a), _pointer(context, builder, T, t)
+        whole = a.type
+        root = builder.module.declare_intrinsic(
+            "llvm.sqrt." + ("v16f32" if lanes else "f32"), (), ir.FunctionType(kind, [kind])
+        )
+
+        def constant(value: float) -> Any:
+            return ir.Constant(_VECTOR, [_SCALAR(value)] * LANES) if lanes else _SCALAR(value)
+
+        def less(value: Any, one: Any, other: Any) -> Any:
+            return builder.fsub(value, builder.fmul(one, other, flags=("contract",)), flags=("contract",))
+
+        # U over the diagonal, and the inverses of its diagonal.
+        U: dict[tuple[int, int], Any] = {}
+        over = []
+        for i in range(ROWS):
+            for j in range(i, ROWS):
+                place = builder.add(builder.mul(a_row, whole(i)), builder.mul(a_step, whole(j)))
+                U[i, j] = _load(builder, source, place, kind)
+                for k in range(i):
+                    U[i, j] = less(U[i, j], U[k, i], U[k, j])
+            least = constant(1e-30)
+            safe = builder.select(builder.fcmp_ordered(">", U[i, i], least), U[i, i], least)
+            over.append(builder.fdiv(constant(1.0), builder.call(root, [safe])))
+            for j in range(i + 1, ROWS):
+                U[i, j] = builder.fmul(U[i, j], over[i])
+        # Row i of U⁻ᵀ follows from the rows before it; it is column i of T.
+        W: dict[tuple[int, int], Any] = {}
+        for i in range(ROWS):
+            for j in range(ROWS):
+                if i < j:
+                    W[i, j] = constant(0.0)
+                elif i == j:
+                    W[i, j] = over[i]
+                else:
+                    total = constant(0.0)
+                    for k in range(j, i):
+                        total = less(total, U[k, i], W[k, j])
+                    W[i, j] = builder.fmul(total, over[i])
+                _store(builder, W[i, j], target, whole((ROWS * j + i) * size))
+        return context.get_dummy_value()
+
+    @intrinsic
+    def corner(typingctx, A, a, a_row, a_step, T, t):
+        return types.void(_FLOATS, _WHOLE, _WHOLE, _WHOLE, _FLOATS, _WHOLE), emit
+
+    return corner
+
+
+product, product_of_lanes = (_tile_product(lanes, False) for lanes in (False, True))
+eliminate, eliminate_lanes = (_tile_product(lanes, True) for lanes in (False, True))
+corner_inverse, corner_inverse_of_lanes = (_corner_inverse(lanes) for lanes in (False, True))
