@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from airnp.engines._cpu_kernels import compiled
+from airnp.engines._tiles import LANES, below, lowest_bit, squares_apart, sum_of_lines
 
 _FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
 
@@ -14,69 +15,36 @@ STRIP = 16
 """Rows whose nearest patches are found together. More share more sums, fewer stay in the cache."""
 
 
-@compiled(nogil=True, fastmath={"contract"}, forceinline=True)
-def box_sums(values, width, patch, rows, columns, lines, out):
-    """Write the sums over all squares of patch×patch entries; ``values`` is overwritten.
-
-    ``values`` has rows + patch − 1 lines with ``width`` = columns + patch − 1 entries in use. Sums of 1, 2,
-    4, … lines make those of ``patch`` lines, in ``lines``. The order of a sum does not depend on where its
-    square is.
-    """
-    used, done, size = rows + patch - 1, 0, 1
-    while True:
-        if patch & size:
-            for y in range(rows):
-                total, line = lines[y, :width], values[y + done, :width]
-                if done == 0:
-                    for x in range(width):
-                        total[x] = line[x]
-                else:
-                    for x in range(width):
-                        total[x] += line[x]
-            done += size
-        if done == patch:
-            break
-        used -= size
-        for y in range(used):
-            line, below = values[y, :width], values[y + size, :width]
-            for x in range(width):
-                line[x] += below[x]
-        size *= 2
-    for y in range(rows):
-        line, total = lines[y, :width], out[y, :columns]
-        for x in range(columns):
-            total[x] = line[x]
-        for v in range(1, patch):
-            moved = line[v : v + columns]
-            for x in range(columns):
-                total[x] += moved[x]
-
-
-@compiled(nogil=True, fastmath={"contract"})
+@compiled(nogil=True)
 def nearest_rows(padded, Q, wanted, sweeps, order, first, step, patch, search, offsets, distances):
     """Write the K nearest patches of every wanted centre (y, x): their offsets and distances, nearest first.
 
-    ``padded`` (C, H + p − 1, W + p − 1) has a frame around the picture, so that the patch around pixel (y, x)
-    begins at (y, x). Offset o is (o // side − search, o % side − search); −1 where there is none.
+    ``padded`` (C, H + p − 1, W + p − 1 + 16) has a frame around the picture, so that the patch around pixel
+    (y, x) begins at (y, x), and room behind it. Offset o is (o // side − search, o % side − search); −1 where
+    there is none.
 
     A sweep (strip, left, right) is a part of a strip of rows; every ``step``-th one from ``first`` on is
     done. The squared differences of a sweep and its shifted copy are computed once and added up over patches.
     """
     H, W, K = offsets.shape
-    C = padded.shape[0]
+    C, line, plane = padded.shape[0], padded.shape[2], padded.shape[1] * padded.shape[2]
+    pixels, trust = padded.ravel(), Q.ravel()
     side = 2 * search + 1
-    apart = np.empty((STRIP + patch - 1, W + patch - 1), np.float32)
-    lines = np.empty((STRIP, W + patch - 1), np.float32)
-    sums, bar = np.empty((STRIP, W), np.float32), np.empty((STRIP, W), np.float32)
+    apart = np.empty((STRIP + patch - 1) * line, np.float32)
+    column, sums, bars = (
+        np.empty(line, np.float32),
+        np.empty(line, np.float32),
+        np.empty(STRIP * line, np.float32),
+    )
     for number in range(first, len(sweeps), step):
         strip, left, right = sweeps[number]
         top, bottom = strip * STRIP, min((strip + 1) * STRIP, H)
         for y in range(top, bottom):
             for x in range(left, right):
                 # Nothing is below the bar of a centre that is not wanted.
-                bar[y - top, x] = -np.inf
+                bars[(y - top) * line + x] = -np.inf
                 if wanted[y, x]:
-                    bar[y - top, x] = np.inf
+                    bars[(y - top) * line + x] = np.inf
                     for k in range(K):
                         offsets[y, x, k], distances[y, x, k] = -1, np.inf
         for o in order:
@@ -86,40 +54,43 @@ def nearest_rows(padded, Q, wanted, sweeps, order, first, step, patch, search, o
             if (dy == 0 and dx == 0) or y_from >= y_to or x_from >= x_to:
                 continue
             rows, columns = y_to - y_from, x_to - x_from
-            width = columns + patch - 1
             for u in range(rows + patch - 1):
-                line = apart[u, :width]
-                for c in range(C):
-                    # Slices begin at 0: loops over them need no check for negative indices, and vectorise.
-                    here = padded[c, y_from + u, x_from : x_from + width]
-                    there = padded[c, y_from + u + dy, x_from + dx : x_from + dx + width]
-                    weight = Q[c, y_from + u, x_from : x_from + width]
-                    if c == 0:
-                        for x in range(width):
-                            line[x] = weight[x] * ((here[x] - there[x]) * (here[x] - there[x]))
-                    else:
-                        for x in range(width):
-                            line[x] += weight[x] * ((here[x] - there[x]) * (here[x] - there[x]))
-            box_sums(apart, width, patch, rows, columns, lines, sums)
+                here = (y_from + u) * line + x_from
+                there = here + dy * line + dx
+                for x in range(0, columns + patch - 1, LANES):
+                    squares_apart(
+                        apart,
+                        u * line + x,
+                        pixels,
+                        here + x,
+                        pixels,
+                        there + x,
+                        trust,
+                        here + x,
+                        plane,
+                        C,
+                        0,
+                        1,
+                    )
             for y in range(rows):
-                total, limit = sums[y, :columns], bar[y_from - top + y, x_from:x_to]
-                for begin in range(0, columns, 16):
-                    end = min(begin + 16, columns)
-                    least, some, bars = np.float32(0), total[begin:end], limit[begin:end]
-                    for x in range(end - begin):
-                        least = min(least, some[x] - bars[x])
-                    if least == 0:
-                        continue
-                    for x in range(begin, end):
-                        d = total[x]
-                        if d < limit[x]:
-                            near, far = offsets[y_from + y, x_from + x], distances[y_from + y, x_from + x]
-                            k = K - 1
-                            while k > 0 and far[k - 1] > d:
-                                far[k], near[k] = far[k - 1], near[k - 1]
-                                k -= 1
-                            far[k], near[k] = d, o
-                            limit[x] = far[K - 1]
+                for x in range(0, columns + patch - 1, LANES):
+                    sum_of_lines(column, x, apart, y * line + x, line, patch)
+                bar = (y_from - top + y) * line + x_from
+                for begin in range(0, columns, LANES):
+                    sum_of_lines(sums, 0, column, begin, 1, patch)
+                    # Entries behind the last column are no sums.
+                    closer = below(sums, 0, bars, bar + begin) & ((1 << min(columns - begin, LANES)) - 1)
+                    while closer:
+                        x = lowest_bit(closer)
+                        closer &= closer - 1
+                        d, i, j = sums[x], y_from + y, x_from + begin + x
+                        near, far = offsets[i, j], distances[i, j]
+                        k = K - 1
+                        while k > 0 and far[k - 1] > d:
+                            far[k], near[k] = far[k - 1], near[k - 1]
+                            k -= 1
+                        far[k], near[k] = d, o
+                        bars[bar + begin + x] = far[K - 1]
 
 
 @compiled(nogil=True)

@@ -27,6 +27,8 @@ from airnp.engines._tiles import (
     eliminate_lanes,
     product,
     product_of_lanes,
+    squares_apart,
+    sum_of_lines,
 )
 
 INFINITY = np.int32(0x7F800000)
@@ -41,53 +43,39 @@ the second where the process that compiled it ran the first.
 """
 
 
-@compiled(nogil=True, fastmath={"contract"}, forceinline=True)
-def row_distances(X, Q, frame, y, left, right, patch, search, out, column):
+@compiled(nogil=True, forceinline=True)
+def row_distances(X, Q, shape, frame, y, left, right, patch, search, out, line, column):
     """‖Q ⊙ (patch − candidate)‖² of all patches of a row to all candidates around them.
 
-    out[o, x − left] is the distance of the patch at (y, x) of X[frame] to candidate o: frames in turn, then
-    offsets −search … search of rows, then of columns. Infinite where there is no candidate.
+    Entry (x − left) of row o of ``out``, at o · line, is the distance of the patch at (y, x) of X[frame] to
+    candidate o: frames in turn, then offsets −search … search of rows, then of columns. Infinite where there
+    is no candidate. X and Q are flat and ``shape`` is that of X, with room for sixteen entries behind them,
+    and behind each row of ``out``.
     """
-    F, C, H, W = X.shape
+    F, C, H, W = shape
     side = 2 * search + 1
     count = right - left
     for f in range(F):
         for dy in range(-search, search + 1):
             other = y + dy
             for dx in range(-search, search + 1):
-                o = (f * side + dy + search) * side + dx + search
-                row = out[o]
-                if other < 0 or other + patch > H:
-                    for x in range(count):
-                        row[x] = np.inf
-                    continue
+                row = ((f * side + dy + search) * side + dx + search) * line
                 first, last = max(left, -dx), min(right, W - patch + 1 - dx)
-                if last <= first:
+                if other < 0 or other + patch > H or last <= first:
                     for x in range(count):
-                        row[x] = np.inf
+                        out[row + x] = np.inf
                     continue
-                # Slices begin at 0: loops over them need no check for negative indices, and vectorise.
                 n = last - first
-                line = column[: n + patch - 1]
-                line[:] = np.float32(0)
-                stop = last + patch - 1
-                for c in range(C):
-                    for u in range(patch):
-                        here = X[frame, c, y + u, first:stop]
-                        there = X[f, c, other + u, first + dx : stop + dx]
-                        weight = Q[c, y + u, first:stop]
-                        for x in range(n + patch - 1):
-                            apart = here[x] - there[x]
-                            line[x] += weight[x] * apart * apart
-                row[: first - left] = np.inf
-                row[last - left : count] = np.inf
-                total = row[first - left : last - left]
-                for x in range(n):
-                    total[x] = line[x]
-                for v in range(1, patch):
-                    moved = line[v : v + n]
-                    for x in range(n):
-                        total[x] += moved[x]
+                weight = y * W + first
+                here, there = frame * C * H * W + weight, (f * C * H + other) * W + first + dx
+                for x in range(0, n + patch - 1, LANES):
+                    squares_apart(column, x, X, here + x, X, there + x, Q, weight + x, H * W, C, W, patch)
+                for x in range(0, n, LANES):
+                    sum_of_lines(out, row + first - left + x, column, x, 1, patch)
+                for x in range(first - left):
+                    out[row + x] = np.inf
+                for x in range(last - left, count):
+                    out[row + x] = np.inf
 
 
 @compiled(nogil=True, forceinline=True)
@@ -340,9 +328,14 @@ def fill_rows(
     widest = 0
     for number in range(first, len(sweeps), step):
         widest = max(widest, columns[sweeps[number, 2] - 1] + 1 - columns[sweeps[number, 1]])
-    distances = np.empty((candidates, widest), np.float32)
+    width = widest + LANES
+    distances = np.empty(candidates * width, np.float32)
     by_bits = distances.view(np.int32)
-    column, bits, own = np.empty(W, np.float32), np.empty(candidates, np.int32), np.empty(K, np.int32)
+    column, bits, own = (
+        np.empty(W + 2 * LANES, np.float32),
+        np.empty(candidates, np.int32),
+        np.empty(K, np.int32),
+    )
     near, bases, order = np.empty(K, np.int64), np.empty(K, np.int64), np.empty(K, np.int64)
     Z, mean, V = np.zeros(K * line, np.float32), np.empty(d, np.float32), np.empty(d, np.float32)
     spread, corners = np.zeros(line, np.float32), np.empty(ROWS * n, np.float32)
@@ -355,7 +348,9 @@ def fill_rows(
         for u in range(patch):
             for v in range(patch):
                 inside[(c * patch + u) * patch + v] = (c * H + u) * W + v
-    values, uncertain, known = X.ravel(), U.ravel(), M.ravel()
+    values, trust = np.zeros(X.size + LANES, np.float32), np.zeros(Q.size + LANES, np.float32)
+    values[: X.size], trust[: Q.size] = X.ravel(), Q.ravel()
+    uncertain, known = U.ravel(), M.ravel()
     all_sums, all_weights, all_counts = sums.ravel(), weights.ravel(), counts.ravel()
     plane = C * H * W
     queue = queue_for(d)
@@ -366,7 +361,10 @@ def fill_rows(
         if not last:
             r, start, stop = sweeps[number]
             y, left = rows[r], columns[start]
-            row_distances(X, Q, frame, y, left, columns[stop - 1] + 1, patch, search, distances, column)
+            right = columns[stop - 1] + 1
+            row_distances(
+                values, trust, X.shape, frame, y, left, right, patch, search, distances, width, column
+            )
         for i in range(start, stop):
             answering = 0
             if not last:
@@ -375,7 +373,7 @@ def fill_rows(
                 x = columns[i]
                 usable = 0
                 for o in range(candidates):
-                    bits[o] = by_bits[o, x - left]
+                    bits[o] = by_bits[o * width + x - left]
                     usable += bits[o] < INFINITY
                 members = min(K, usable)
                 nearest(bits, members, near)

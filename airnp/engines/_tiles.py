@@ -13,6 +13,7 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 ROWS, LANES = 4, 16
@@ -21,6 +22,7 @@ PADDING = LANES - ROWS
 
 _SCALAR = ir.FloatType()
 _VECTOR = ir.VectorType(_SCALAR, LANES)
+_ZEROS = ir.Constant(_VECTOR, [_SCALAR(0)] * LANES)
 _WHOLE = types.int64
 _FLOATS = types.Array(types.float32, 1, "C")
 
@@ -55,38 +57,26 @@ def _tile_product(lanes: bool, eliminates: bool) -> Any:
         target, left, right = (
             _pointer(context, builder, array, place) for array, place in ((C, c), (A, a), (B, b))
         )
-        whole = count.type
-        c_places, a_places = ([builder.mul(row, whole(r)) for r in range(ROWS)] for row in (c_row, a_row))
-        zero = ir.Constant(_VECTOR, [_SCALAR(0)] * LANES)
-        begin = [_load(builder, target, place, _VECTOR) if eliminates else zero for place in c_places]
-        before = builder.block
-        loop, after = builder.append_basic_block("tile"), builder.append_basic_block("tile.end")
-        builder.cbranch(builder.icmp_signed(">", count, whole(0)), loop, after)
-        builder.position_at_end(loop)
-        k, totals = builder.phi(whole), [builder.phi(_VECTOR) for _ in range(ROWS)]
-        row = _load(builder, right, builder.mul(k, b_step), _VECTOR)
-        first = builder.mul(k, a_step)
-        ends = []
-        for total, place in zip(totals, a_places, strict=True):
-            factor = _load(builder, left, builder.add(first, place), _VECTOR if lanes else _SCALAR)
-            factor = factor if lanes else _spread(builder, factor)
-            term = builder.fmul(factor, row, flags=("contract",))
-            add = builder.fsub if eliminates else builder.fadd
-            ends.append(add(total, term, flags=("contract",)))
-        following = builder.add(k, whole(1))
-        builder.cbranch(builder.icmp_signed("<", following, count), loop, after)
-        k.add_incoming(whole(0), before)
-        k.add_incoming(following, loop)
-        builder.position_at_end(after)
-        for total, start, end, place in zip(totals, begin, ends, c_places, strict=True):
-            total.add_incoming(start, before)
-            total.add_incoming(end, loop)
-            answer = builder.phi(_VECTOR)
-            answer.add_incoming(start, before)
-            answer.add_incoming(end, loop)
-            begin[c_places.index(place)] = answer
-        for answer, place in zip(begin, c_places, strict=True):
-            _store(builder, answer, target, place)
+        c_places, a_places = (
+            [builder.mul(row, count.type(r)) for r in range(ROWS)] for row in (c_row, a_row)
+        )
+        totals = [
+            cgutils.alloca_once_value(
+                builder, _load(builder, target, place, _VECTOR) if eliminates else _ZEROS
+            )
+            for place in c_places
+        ]
+        add = builder.fsub if eliminates else builder.fadd
+        with cgutils.for_range(builder, count) as loop:
+            row = _load(builder, right, builder.mul(loop.index, b_step), _VECTOR)
+            first = builder.mul(loop.index, a_step)
+            for total, place in zip(totals, a_places, strict=True):
+                factor = _load(builder, left, builder.add(first, place), _VECTOR if lanes else _SCALAR)
+                factor = factor if lanes else _spread(builder, factor)
+                term = builder.fmul(factor, row, flags=("contract",))
+                builder.store(add(builder.load(total), term, flags=("contract",)), total)
+        for total, place in zip(totals, c_places, strict=True):
+            _store(builder, builder.load(total), target, place)
         return context.get_dummy_value()
 
     @intrinsic
@@ -159,3 +149,69 @@ def _corner_inverse(lanes: bool) -> Any:
 product, product_of_lanes = (_tile_product(lanes, False) for lanes in (False, True))
 eliminate, eliminate_lanes = (_tile_product(lanes, True) for lanes in (False, True))
 corner_inverse, corner_inverse_of_lanes = (_corner_inverse(lanes) for lanes in (False, True))
+
+
+@intrinsic
+def sum_of_lines(typingctx, total, t, X, x, step, count):
+    """Write the sum of ``count`` rows of sixteen entries, from x on, ``step`` apart."""
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        total, t, X, x, step, count = arguments
+        target, source = (_pointer(context, builder, *part) for part in ((total, t), (X, x)))
+        value = cgutils.alloca_once_value(builder, _ZEROS)
+        with cgutils.for_range(builder, count) as loop:
+            row = _load(builder, source, builder.mul(loop.index, step), _VECTOR)
+            builder.store(builder.fadd(builder.load(value), row), value)
+        _store(builder, builder.load(value), target, count.type(0))
+        return context.get_dummy_value()
+
+    return types.void(_FLOATS, _WHOLE, _FLOATS, _WHOLE, _WHOLE, _WHOLE), emit
+
+
+@intrinsic
+def squares_apart(typingctx, total, t, X, x, Y, y, Q, q, plane, planes, step, count):
+    """Write Σ Q (X − Y)² over ``planes`` planes and ``count`` rows of each, for sixteen columns."""
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        total, t, X, x, Y, y, Q, q, plane, planes, step, count = arguments
+        target, *sources = (
+            _pointer(context, builder, *part) for part in ((total, t), (X, x), (Y, y), (Q, q))
+        )
+        value = cgutils.alloca_once_value(builder, _ZEROS)
+        with cgutils.for_range(builder, planes) as outer, cgutils.for_range(builder, count) as inner:
+            place = builder.add(builder.mul(outer.index, plane), builder.mul(inner.index, step))
+            here, there, weight = (_load(builder, source, place, _VECTOR) for source in sources)
+            apart = builder.fsub(here, there)
+            square = builder.fmul(builder.fmul(weight, apart), apart, flags=("contract",))
+            builder.store(builder.fadd(builder.load(value), square, flags=("contract",)), value)
+        _store(builder, builder.load(value), target, count.type(0))
+        return context.get_dummy_value()
+
+    pair = (_FLOATS, _WHOLE)
+    return types.void(*pair, *pair, *pair, *pair, _WHOLE, _WHOLE, _WHOLE, _WHOLE), emit
+
+
+@intrinsic
+def below(typingctx, values, value, limits, limit):
+    """Return which of sixteen values are below their limits, as bits of an integer."""
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        values, value, limits, limit = arguments
+        one, other = (
+            _load(builder, _pointer(context, builder, array, place), place.type(0), _VECTOR)
+            for array, place in ((values, value), (limits, limit))
+        )
+        bits = builder.bitcast(builder.fcmp_ordered("<", one, other), ir.IntType(LANES))
+        return builder.zext(bits, ir.IntType(64))
+
+    return _WHOLE(_FLOATS, _WHOLE, _FLOATS, _WHOLE), emit
+
+
+@intrinsic
+def lowest_bit(typingctx, bits):
+    """Return the place of the lowest bit of an integer that is not 0."""
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.cttz(arguments[0], ir.IntType(1)(1))
+
+    return _WHOLE(_WHOLE), emit
