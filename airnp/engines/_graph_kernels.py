@@ -7,7 +7,16 @@ import math
 import numpy as np
 
 from airnp.engines._cpu_kernels import compiled
-from airnp.engines._tiles import LANES, below, lowest_bit, squares_apart, sum_of_lines
+from airnp.engines._tiles import (
+    FOUR,
+    LANES,
+    add_weighted,
+    below,
+    lowest_bit,
+    squares_apart,
+    sum_of_lines,
+    weighted_sum,
+)
 
 _FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
 
@@ -202,48 +211,26 @@ def columns_of_unknown(starts, others, weights, unknown, place, rows, row_starts
 
 
 @compiled(nogil=True, fastmath=_FASTMATH, forceinline=True)
-def apply_energy(row_starts, columns, entries, count, x, first_order, second_order, out):
-    """Write second_order·BᵀB x + first_order·L_UU x for the columns B of the unknown pixels; x is (m, C).
+def apply_energy(row_starts, columns, entries, count, m, x, first_order, second_order, out):
+    """Write second_order·BᵀB x + first_order·L_UU x for the columns B of the unknown pixels.
 
-    Three channels are taken together, whose sums stay in registers, and the others one by one.
+    x and ``out`` are flat, of m rows and a multiple of four columns.
     """
-    m, C = x.shape
-    zero = np.float32(0)
-    for i in range(m):
-        for c in range(C):
-            out[i, c] = zero
-    c = 0
-    while c < C:
-        three = c + 3 <= C
+    C = x.size // max(m, 1)
+    four = np.empty(FOUR, np.float32)
+    for i in range(m * C):
+        out[i] = np.float32(0)
+    for c in range(0, C, FOUR):
         for r in range(count):
-            begin, end = row_starts[r], row_starts[r + 1]
-            s0, s1, s2 = zero, zero, zero
-            if three:
-                for e in range(begin, end):
-                    i, entry = columns[e], entries[e]
-                    s0 += entry * x[i, c]
-                    s1 += entry * x[i, c + 1]
-                    s2 += entry * x[i, c + 2]
-            else:
-                for e in range(begin, end):
-                    s0 += entries[e] * x[columns[e], c]
+            begin, size = row_starts[r], row_starts[r + 1] - row_starts[r]
+            weighted_sum(four, x, columns, entries, begin, C, c, size)
             if r < m:
-                out[r, c] += first_order * s0
-                if three:
-                    out[r, c + 1] += first_order * s1
-                    out[r, c + 2] += first_order * s2
+                for lane in range(FOUR):
+                    out[r * C + c + lane] += first_order * four[lane]
             if second_order > 0:
-                s0, s1, s2 = second_order * s0, second_order * s1, second_order * s2
-                if three:
-                    for e in range(begin, end):
-                        i, entry = columns[e], entries[e]
-                        out[i, c] += entry * s0
-                        out[i, c + 1] += entry * s1
-                        out[i, c + 2] += entry * s2
-                else:
-                    for e in range(begin, end):
-                        out[columns[e], c] += entries[e] * s0
-        c += 3 if three else 1
+                for lane in range(FOUR):
+                    four[lane] *= second_order
+                add_weighted(four, out, columns, entries, begin, C, c, size)
 
 
 @compiled(nogil=True, fastmath=_FASTMATH)
@@ -276,7 +263,9 @@ def solve(starts, others, weights, X, unknown, first_order, second_order, tolera
         over[i] = np.float32(1) / diagonal if diagonal > 0 else np.float32(0)
 
     # The right-hand side is what the known pixels alone ask for: the gradient with zeros at the unknown ones.
-    r, x, product = np.zeros((m, C), np.float32), np.empty((m, C), np.float32), np.empty((m, C), np.float32)
+    wide = (C + FOUR - 1) // FOUR * FOUR
+    r, x = np.zeros((m, wide), np.float32), np.zeros((m, wide), np.float32)
+    product, direction = np.empty((m, wide), np.float32), np.zeros((m, wide), np.float32)
     for c in range(C):
         known = X[c]
         for i in range(m):
@@ -295,8 +284,9 @@ def solve(starts, others, weights, X, unknown, first_order, second_order, tolera
     for i in range(m):
         for c in range(C):
             scale[c] += np.float64(r[i, c]) * r[i, c] * over[i]
-    apply_energy(row_starts, columns, entries, count, x, first_order, second_order, product)
-    direction = np.empty((m, C), np.float32)
+    apply_energy(
+        row_starts, columns, entries, count, m, x.ravel(), first_order, second_order, product.ravel()
+    )
     rz, curvature, new = np.zeros(C, np.float64), np.empty(C, np.float64), np.empty(C, np.float64)
     for i in range(m):
         for c in range(C):
@@ -310,7 +300,10 @@ def solve(starts, others, weights, X, unknown, first_order, second_order, tolera
             going = going or rz[c] > tolerance * tolerance * scale[c]
         if not going:
             break
-        apply_energy(row_starts, columns, entries, count, direction, first_order, second_order, product)
+        apply_energy(
+            row_starts, columns, entries, count, m, direction.ravel(), first_order, second_order,
+            product.ravel(),
+        )  # fmt: skip
         for c in range(C):
             curvature[c], new[c] = 0.0, 0.0
         for i in range(m):

@@ -40,9 +40,11 @@ def _store(builder: Any, value: Any, data: Any, place: Any) -> None:
     builder.store(value, builder.bitcast(builder.gep(data, [place]), value.type.as_pointer()), align=4)
 
 
-def _spread(builder: Any, value: Any) -> Any:
-    one = builder.insert_element(ir.Constant(_VECTOR, ir.Undefined), value, ir.IntType(32)(0))
-    return builder.shuffle_vector(one, one, ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES))
+def _spread(builder: Any, value: Any, count: int = LANES) -> Any:
+    one = builder.insert_element(
+        ir.Constant(ir.VectorType(_SCALAR, count), ir.Undefined), value, ir.IntType(32)(0)
+    )
+    return builder.shuffle_vector(one, one, ir.Constant(ir.VectorType(ir.IntType(32), count), [0] * count))
 
 
 def _tile_product(lanes: bool, eliminates: bool) -> Any:
@@ -215,3 +217,74 @@ def lowest_bit(typingctx, bits):
         return builder.cttz(arguments[0], ir.IntType(1)(1))
 
     return _WHOLE(_WHOLE), emit
+
+
+# --- rows of sparse matrices, for four columns side by side ---
+
+FOUR = 4
+_FOUR = ir.VectorType(_SCALAR, FOUR)
+_PLACES = types.Array(types.int32, 1, "C")
+
+
+def _entry(context: Any, builder: Any, part: Any) -> Any:
+    """Return a function of e: the place in a matrix of ``line`` columns, and the entry four times."""
+    columns, entries, begin, line, first = part
+    places = context.make_array(_PLACES)(context, builder, columns).data
+    factors = context.make_array(_FLOATS)(context, builder, entries).data
+
+    def at(e: Any) -> tuple[Any, Any]:
+        e = builder.add(begin, e)
+        column = builder.zext(builder.load(builder.gep(places, [e])), begin.type)
+        return builder.add(builder.mul(column, line), first), _spread(
+            builder, builder.load(builder.gep(factors, [e])), FOUR
+        )
+
+    return at
+
+
+@intrinsic
+def weighted_sum(typingctx, total, x, columns, entries, begin, line, first, count):
+    """Write Σ_e entries[e] · x[columns[e]] of ``count`` entries from ``begin`` on; x has ``line`` columns."""
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        total, x, *part, count = arguments
+        zero = count.type(0)
+        target, source = (_pointer(context, builder, array, zero) for array in (total, x))
+        at = _entry(context, builder, part)
+        # Two sums, so that an addition need not wait for the one before it.
+        sums = [cgutils.alloca_once_value(builder, ir.Constant(_FOUR, [_SCALAR(0)] * FOUR)) for _ in range(2)]
+
+        def add(e: Any, value: Any) -> None:
+            place, factor = at(e)
+            term = builder.fmul(factor, _load(builder, source, place, _FOUR), flags=("contract",))
+            builder.store(builder.fadd(builder.load(value), term, flags=("contract",)), value)
+
+        with cgutils.for_range(builder, builder.ashr(count, count.type(1))) as loop:
+            twice = builder.shl(loop.index, count.type(1))
+            add(twice, sums[0])
+            add(builder.add(twice, count.type(1)), sums[1])
+        with builder.if_then(builder.trunc(count, ir.IntType(1))):
+            add(builder.sub(count, count.type(1)), sums[0])
+        _store(builder, builder.fadd(*map(builder.load, sums)), target, zero)
+        return context.get_dummy_value()
+
+    return types.void(_FLOATS, _FLOATS, _PLACES, _FLOATS, _WHOLE, _WHOLE, _WHOLE, _WHOLE), emit
+
+
+@intrinsic
+def add_weighted(typingctx, total, x, columns, entries, begin, line, first, count):
+    """Add entries[e] · total to x[columns[e]] for ``count`` entries from ``begin`` on."""
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        total, x, *part, count = arguments
+        zero = count.type(0)
+        source, target = (_pointer(context, builder, array, zero) for array in (total, x))
+        value, at = _load(builder, source, zero, _FOUR), _entry(context, builder, part)
+        with cgutils.for_range(builder, count) as loop:
+            place, factor = at(loop.index)
+            term = builder.fmul(factor, value, flags=("contract",))
+            before = _load(builder, target, place, _FOUR)
+            _store(builder, builder.fadd(before, term, flags=("contract",)), target, place)
+        return context.get_dummy_value()
+
+    return types.void(_FLOATS, _FLOATS, _PLACES, _FLOATS, _WHOLE, _WHOLE, _WHOLE, _WHOLE), emit
