@@ -20,6 +20,9 @@ from airnp.engines._tiles import (
 
 _FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
 
+WEIGHT_ONE = np.float32(2.0**30)
+"""The integer that stands for a weight of 1."""
+
 STRIP = 16
 """Rows whose nearest patches are found together. More share more sums, fewer stay in the cache."""
 
@@ -102,6 +105,26 @@ def nearest_rows(padded, Q, wanted, sweeps, order, first, step, patch, search, o
                         bars[bar + begin + x] = far[K - 1]
 
 
+@compiled(nogil=True, forceinline=True)
+def add_column(offsets, weights, W, K, first, last, j, sign, sums, used, listed, count):
+    """Add the edges of the patches of part of a column to the sums by offset, or take them away.
+
+    Returns how many offsets are listed. Sums are those of integers, so what is taken away leaves nothing.
+    """
+    for i in range(first, last):
+        for k in range(K):
+            e = (i * W + j) * K + k
+            o = offsets[e]
+            if o < 0:
+                break
+            sums[o] += sign * np.int64(weights[e] * WEIGHT_ONE)
+            if not listed[o]:
+                listed[o] = True
+                used[count] = o
+                count += 1
+    return count
+
+
 @compiled(nogil=True)
 def couple_pixels(offsets, weights, top, left, height, width, search, reach, starts, others, shares):
     """Return the directed pixel graph of a window: how many edges there are, row by row.
@@ -110,31 +133,51 @@ def couple_pixels(offsets, weights, top, left, height, width, search, reach, sta
     is at most ``reach`` rows and columns away from p. Edges that leave the window are left out.
     """
     H, W, K = offsets.shape
+    all_offsets, all_weights = offsets.ravel(), weights.ravel()
     side = 2 * search + 1
-    sums, used = np.zeros(side * side, np.float32), np.empty(side * side, np.int64)
+    sums, used, listed = (
+        np.zeros(side * side, np.int64),
+        np.empty(side * side, np.int64),
+        np.zeros(side * side, np.bool_),
+    )
+    down, across = np.empty(side * side, np.int64), np.empty(side * side, np.int64)
+    for o in range(side * side):
+        down[o], across[o] = o // side - search, o % side - search
     edges = 0
     for y in range(height):
-        for x in range(width):
+        first, last = max(top + y - reach, 0), min(top + y + reach, H - 1) + 1
+        count = 0
+        # From pixel to pixel, a column of patches comes in reach and another one goes out of it.
+        for x in range(-2 * reach, width):
+            j = left + x + reach
+            if 0 <= j < W:
+                count = add_column(
+                    all_offsets, all_weights, W, K, first, last, j, 1, sums, used, listed, count
+                )
+            if x < 0:
+                continue
+            j = left + x - reach - 1
+            if x > 0 and j >= 0:
+                count = add_column(
+                    all_offsets, all_weights, W, K, first, last, j, -1, sums, used, listed, count
+                )
             starts[y * width + x] = edges
-            count = 0
-            for i in range(max(top + y - reach, 0), min(top + y + reach, H - 1) + 1):
-                for j in range(max(left + x - reach, 0), min(left + x + reach, W - 1) + 1):
-                    for k in range(K):
-                        o = offsets[i, j, k]
-                        if o < 0:
-                            break
-                        if sums[o] == 0:
-                            used[count] = o
-                            count += 1
-                        sums[o] += weights[i, j, k]
-            for n in range(count):
+            n = 0
+            while n < count:
                 o = used[n]
-                v, u = y + o // side - search, x + o % side - search
-                if 0 <= v < height and 0 <= u < width and sums[o] > 0:
+                if sums[o] == 0:
+                    listed[o] = False
+                    count -= 1
+                    used[n] = used[count]
+                    continue
+                n += 1
+                v, u = y + down[o], x + across[o]
+                if 0 <= v < height and 0 <= u < width:
                     if edges < others.size:
-                        others[edges], shares[edges] = v * width + u, sums[o]
+                        others[edges], shares[edges] = v * width + u, np.float32(sums[o]) / WEIGHT_ONE
                     edges += 1
-                sums[o] = np.float32(0)
+        for n in range(count):
+            sums[used[n]], listed[used[n]] = 0, False
     starts[height * width] = edges
     return edges
 
@@ -173,12 +216,15 @@ def apply_laplacian(starts, others, weights, x, out):
 
 
 @compiled(nogil=True, forceinline=True)
-def columns_of_unknown(starts, others, weights, unknown, place, rows, row_starts, columns, entries):
+def columns_of_unknown(
+    starts, others, weights, unknown, place, rows, degrees, row_starts, columns, entries
+):  # fmt: skip
     """Write the columns of L that belong to unknown pixels, row by row; return how many rows are not zero.
 
     ``place`` (n,) has the number of each unknown pixel, −1 elsewhere. The first rows are those of the unknown
-    pixels, in their order; the others follow. Row r of the matrix is row ``rows[r]`` of L. Edges that stand
-    twice become one entry; the diagonal is the first entry of the row of an unknown pixel.
+    pixels, in their order; the others follow. Row r of the matrix is row ``rows[r]`` of L, whose diagonal is
+    ``degrees[r]``. Edges that stand twice become one entry; the diagonal is the first entry of the row of an
+    unknown pixel.
     """
     n, m = place.size, unknown.size
     slot = np.full(m, -1, np.int64)
@@ -192,9 +238,9 @@ def columns_of_unknown(starts, others, weights, unknown, place, rows, row_starts
             columns[size], entries[size] = number, np.float32(0)
             slot[number] = size
             size += 1
+        degree = np.float32(0)
         for e in range(starts[p], starts[p + 1]):
-            if number < m:
-                entries[begin] += weights[e]
+            degree += weights[e]
             i = place[others[e]]
             if i < 0:
                 continue
@@ -203,58 +249,73 @@ def columns_of_unknown(starts, others, weights, unknown, place, rows, row_starts
                 columns[size], entries[size] = i, np.float32(0)
                 size += 1
             entries[slot[i]] -= weights[e]
+        if number < m:
+            entries[begin] += degree
         if size > begin:
-            rows[count], row_starts[count] = p, begin
+            rows[count], row_starts[count], degrees[count] = p, begin, degree
             count += 1
     row_starts[count] = size
     return count
 
 
 @compiled(nogil=True, fastmath=_FASTMATH, forceinline=True)
-def apply_energy(row_starts, columns, entries, count, m, x, first_order, second_order, out):
+def apply_energy(row_starts, columns, entries, count, x, first_order, second_order, out, four):
     """Write second_order·BᵀB x + first_order·L_UU x for the columns B of the unknown pixels.
 
-    x and ``out`` are flat, of m rows and a multiple of four columns.
+    x and ``out`` have four columns, one after another in each of their m rows.
     """
-    C = x.size // max(m, 1)
-    four = np.empty(FOUR, np.float32)
-    for i in range(m * C):
+    m = x.size // FOUR
+    for i in range(x.size):
         out[i] = np.float32(0)
-    for c in range(0, C, FOUR):
-        for r in range(count):
-            begin, size = row_starts[r], row_starts[r + 1] - row_starts[r]
-            weighted_sum(four, x, columns, entries, begin, C, c, size)
-            if r < m:
-                for lane in range(FOUR):
-                    out[r * C + c + lane] += first_order * four[lane]
-            if second_order > 0:
-                for lane in range(FOUR):
-                    four[lane] *= second_order
-                add_weighted(four, out, columns, entries, begin, C, c, size)
+    for r in range(count):
+        begin, size = row_starts[r], row_starts[r + 1] - row_starts[r]
+        weighted_sum(four, x, columns, entries, begin, size)
+        if r < m:
+            for lane in range(FOUR):
+                out[r * FOUR + lane] += first_order * four[lane]
+        if second_order > 0:
+            for lane in range(FOUR):
+                four[lane] *= second_order
+            add_weighted(four, out, columns, entries, begin, size)
+
+
+@compiled(nogil=True, fastmath=_FASTMATH, forceinline=True)
+def dots(x, y, over, out):
+    """Write Σ x y · over for each of four columns."""
+    s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
+    for i in range(x.size // FOUR):
+        a, b, scale = x[i * FOUR : i * FOUR + FOUR], y[i * FOUR : i * FOUR + FOUR], over[i]
+        s0 += np.float64(a[0] * b[0] * scale)
+        s1 += np.float64(a[1] * b[1] * scale)
+        s2 += np.float64(a[2] * b[2] * scale)
+        s3 += np.float64(a[3] * b[3] * scale)
+    out[0], out[1], out[2], out[3] = s0, s1, s2, s3
 
 
 @compiled(nogil=True, fastmath=_FASTMATH)
 def solve(starts, others, weights, X, unknown, first_order, second_order, tolerance, most):
     """Minimise second_order·‖L x‖² + first_order·xᵀ L x over the unknown pixels of each row x of X, in place.
 
-    Conjugate gradients for all rows of X (C, n) side by side, preconditioned by the diagonal, until every
+    Conjugate gradients for four rows of X (C, n) side by side, preconditioned by the diagonal, until every
     residual is ``tolerance`` times what it was at x = 0 on the unknown pixels, or after ``most`` iterations.
-    Returns how many there were. Only the columns of L that belong to unknown pixels take part.
+    Only the columns of L that belong to unknown pixels take part.
     """
     C, n = X.shape
     m = unknown.size
     first_order, second_order = np.float32(first_order), np.float32(second_order)
-    place = np.full(n, -1, np.int64)
+    place = np.full(n, -1, np.int32)
     most_entries = m
     for i in range(m):
         p = unknown[i]
         place[p] = i
         most_entries += 2 * (starts[p + 1] - starts[p])
-    rows, row_starts = np.empty(n, np.int64), np.empty(n + 1, np.int64)
+    rows, row_starts, degrees = np.empty(n, np.int64), np.empty(n + 1, np.int64), np.empty(n, np.float32)
     columns, entries = np.empty(most_entries, np.int32), np.empty(most_entries, np.float32)
-    count = columns_of_unknown(starts, others, weights, unknown, place, rows, row_starts, columns, entries)
+    count = columns_of_unknown(
+        starts, others, weights, unknown, place, rows, degrees, row_starts, columns, entries
+    )
 
-    over = np.zeros(m, np.float32)
+    over, ones = np.zeros(m, np.float32), np.ones(m, np.float32)
     for r in range(count):
         for e in range(row_starts[r], row_starts[r + 1]):
             over[columns[e]] += second_order * entries[e] * entries[e]
@@ -262,72 +323,63 @@ def solve(starts, others, weights, X, unknown, first_order, second_order, tolera
         diagonal = over[i] + first_order * entries[row_starts[i]]
         over[i] = np.float32(1) / diagonal if diagonal > 0 else np.float32(0)
 
-    # The right-hand side is what the known pixels alone ask for: the gradient with zeros at the unknown ones.
-    wide = (C + FOUR - 1) // FOUR * FOUR
-    r, x = np.zeros((m, wide), np.float32), np.zeros((m, wide), np.float32)
-    product, direction = np.empty((m, wide), np.float32), np.zeros((m, wide), np.float32)
-    for c in range(C):
-        known = X[c]
+    known, four = np.zeros(n * FOUR, np.float32), np.empty(FOUR, np.float32)
+    r, x = np.empty(m * FOUR, np.float32), np.empty(m * FOUR, np.float32)
+    product, direction = np.empty(m * FOUR, np.float32), np.empty(m * FOUR, np.float32)
+    scale, rz = np.empty(FOUR, np.float64), np.empty(FOUR, np.float64)
+    curvature, new = np.empty(FOUR, np.float64), np.empty(FOUR, np.float64)
+    for first in range(0, C, FOUR):
+        for lane in range(FOUR):
+            for p in range(n):
+                known[p * FOUR + lane] = X[first + lane, p] if first + lane < C else np.float32(0)
         for i in range(m):
-            x[i, c] = known[unknown[i]]
-            known[unknown[i]] = np.float32(0)
+            for lane in range(FOUR):
+                x[i * FOUR + lane] = known[unknown[i] * FOUR + lane]
+                known[unknown[i] * FOUR + lane] = np.float32(0)
+                r[i * FOUR + lane] = np.float32(0)
+        # The right-hand side is what the known pixels alone ask for: the gradient with zeros elsewhere.
         for k in range(count):
             p = rows[k]
-            total, own = np.float32(0), known[p]
-            for e in range(starts[p], starts[p + 1]):
-                total += weights[e] * (own - known[others[e]])
+            weighted_sum(four, known, others, weights, starts[p], starts[p + 1] - starts[p])
+            for lane in range(FOUR):
+                four[lane] -= degrees[k] * known[p * FOUR + lane]
             if k < m:
-                r[k, c] -= first_order * total
-            for e in range(row_starts[k], row_starts[k + 1]):
-                r[columns[e], c] -= second_order * entries[e] * total
-    scale = np.zeros(C, np.float64)
-    for i in range(m):
-        for c in range(C):
-            scale[c] += np.float64(r[i, c]) * r[i, c] * over[i]
-    apply_energy(
-        row_starts, columns, entries, count, m, x.ravel(), first_order, second_order, product.ravel()
-    )
-    rz, curvature, new = np.zeros(C, np.float64), np.empty(C, np.float64), np.empty(C, np.float64)
-    for i in range(m):
-        for c in range(C):
-            r[i, c] -= product[i, c]
-            direction[i, c] = r[i, c] * over[i]
-            rz[c] += np.float64(r[i, c]) * direction[i, c]
-    iteration = 0
-    while iteration < most:
-        going = False
-        for c in range(C):
-            going = going or rz[c] > tolerance * tolerance * scale[c]
-        if not going:
-            break
-        apply_energy(
-            row_starts, columns, entries, count, m, direction.ravel(), first_order, second_order,
-            product.ravel(),
-        )  # fmt: skip
-        for c in range(C):
-            curvature[c], new[c] = 0.0, 0.0
+                for lane in range(FOUR):
+                    r[k * FOUR + lane] += first_order * four[lane]
+            for lane in range(FOUR):
+                four[lane] *= second_order
+            add_weighted(four, r, columns, entries, row_starts[k], row_starts[k + 1] - row_starts[k])
+        dots(r, r, over, scale)
+        apply_energy(row_starts, columns, entries, count, x, first_order, second_order, product, four)
         for i in range(m):
-            for c in range(C):
-                curvature[c] += np.float64(direction[i, c]) * product[i, c]
-        for c in range(C):
-            curvature[c] = rz[c] / curvature[c] if curvature[c] > 0 else 0.0
-        for i in range(m):
-            for c in range(C):
-                length = np.float32(curvature[c])
-                x[i, c] += length * direction[i, c]
-                r[i, c] -= length * product[i, c]
-                new[c] += np.float64(r[i, c]) * r[i, c] * over[i]
-        for c in range(C):
-            curvature[c] = new[c] / rz[c] if rz[c] > 0 else 0.0
-            rz[c] = new[c]
-        for i in range(m):
-            for c in range(C):
-                direction[i, c] = r[i, c] * over[i] + np.float32(curvature[c]) * direction[i, c]
-        iteration += 1
-    for c in range(C):
-        for i in range(m):
-            X[c, unknown[i]] = x[i, c]
-    return iteration
+            for lane in range(FOUR):
+                r[i * FOUR + lane] -= product[i * FOUR + lane]
+                direction[i * FOUR + lane] = r[i * FOUR + lane] * over[i]
+        dots(r, r, over, rz)
+        for _ in range(most):
+            if (rz <= tolerance * tolerance * scale).all():
+                break
+            apply_energy(
+                row_starts, columns, entries, count, direction, first_order, second_order, product, four
+            )
+            dots(direction, product, ones, curvature)
+            for lane in range(FOUR):
+                four[lane] = rz[lane] / curvature[lane] if curvature[lane] > 0 else 0.0
+            for i in range(m):
+                for lane in range(FOUR):
+                    x[i * FOUR + lane] += four[lane] * direction[i * FOUR + lane]
+                    r[i * FOUR + lane] -= four[lane] * product[i * FOUR + lane]
+            dots(r, r, over, new)
+            for lane in range(FOUR):
+                four[lane] = new[lane] / rz[lane] if rz[lane] > 0 else 0.0
+                rz[lane] = new[lane]
+            for i in range(m):
+                for lane in range(FOUR):
+                    here = i * FOUR + lane
+                    direction[here] = r[here] * over[i] + four[lane] * direction[here]
+        for lane in range(min(FOUR, C - first)):
+            for i in range(m):
+                X[first + lane, unknown[i]] = x[i * FOUR + lane]
 
 
 @compiled(nogil=True)

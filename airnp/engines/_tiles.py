@@ -227,15 +227,15 @@ _PLACES = types.Array(types.int32, 1, "C")
 
 
 def _entry(context: Any, builder: Any, part: Any) -> Any:
-    """Return a function of e: the place in a matrix of ``line`` columns, and the entry four times."""
-    columns, entries, begin, line, first = part
+    """Return a function of e: the place of its row in a matrix of four columns, and the entry four times."""
+    columns, entries, begin = part
     places = context.make_array(_PLACES)(context, builder, columns).data
     factors = context.make_array(_FLOATS)(context, builder, entries).data
 
     def at(e: Any) -> tuple[Any, Any]:
         e = builder.add(begin, e)
         column = builder.zext(builder.load(builder.gep(places, [e])), begin.type)
-        return builder.add(builder.mul(column, line), first), _spread(
+        return builder.mul(column, begin.type(FOUR)), _spread(
             builder, builder.load(builder.gep(factors, [e])), FOUR
         )
 
@@ -243,8 +243,8 @@ def _entry(context: Any, builder: Any, part: Any) -> Any:
 
 
 @intrinsic
-def weighted_sum(typingctx, total, x, columns, entries, begin, line, first, count):
-    """Write Σ_e entries[e] · x[columns[e]] of ``count`` entries from ``begin`` on; x has ``line`` columns."""
+def weighted_sum(typingctx, total, x, columns, entries, begin, count):
+    """Write Σ_e entries[e] · x[columns[e]] of ``count`` entries from ``begin`` on; x has four columns."""
 
     def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         total, x, *part, count = arguments
@@ -268,11 +268,11 @@ def weighted_sum(typingctx, total, x, columns, entries, begin, line, first, coun
         _store(builder, builder.fadd(*map(builder.load, sums)), target, zero)
         return context.get_dummy_value()
 
-    return types.void(_FLOATS, _FLOATS, _PLACES, _FLOATS, _WHOLE, _WHOLE, _WHOLE, _WHOLE), emit
+    return types.void(_FLOATS, _FLOATS, _PLACES, _FLOATS, _WHOLE, _WHOLE), emit
 
 
 @intrinsic
-def add_weighted(typingctx, total, x, columns, entries, begin, line, first, count):
+def add_weighted(typingctx, total, x, columns, entries, begin, count):
     """Add entries[e] · total to x[columns[e]] for ``count`` entries from ``begin`` on."""
 
     def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -287,4 +287,4 @@ def add_weighted(typingctx, total, x, columns, entries, begin, line, first, coun
             _store(builder, builder.fadd(before, term, flags=("contract",)), target, place)
         return context.get_dummy_value()
 
-    return types.void(_FLOATS, _FLOATS, _PLACES, _FLOATS, _WHOLE, _WHOLE, _WHOLE, _WHOLE), emit
+    return types.void(_FLOATS, _FLOATS, _PLACES, _FLOATS, _WHOLE, _WHOLE), emit

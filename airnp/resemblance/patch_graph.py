@@ -144,7 +144,7 @@ class PatchGraph:
         rows, columns = rows or slice(0, H), columns or slice(0, W)
         height, width = rows.stop - rows.start, columns.stop - columns.start
         starts = np.zeros(height * width + 1, np.int64)
-        size = height * width * 4 * K
+        size = height * width * 8 * K
         while True:
             others, shares = np.empty(size, np.int32), np.empty(size, np.float32)
             edges = kernels.couple_pixels(
