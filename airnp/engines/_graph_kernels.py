@@ -7,76 +7,56 @@ import math
 import numpy as np
 
 from airnp.engines._cpu_kernels import compiled
+from airnp.engines._tiles import (
+    FOUR,
+    LANES,
+    add_weighted,
+    below,
+    lowest_bit,
+    squares_apart,
+    sum_of_lines,
+    weighted_sum,
+)
 
 _FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
+
+WEIGHT_ONE = np.float32(2.0**30)
+"""The integer that stands for a weight of 1."""
 
 STRIP = 16
 """Rows whose nearest patches are found together. More share more sums, fewer stay in the cache."""
 
 
-@compiled(nogil=True, fastmath={"contract"}, forceinline=True)
-def box_sums(values, width, patch, rows, columns, lines, out):
-    """Write the sums over all squares of patch×patch entries; ``values`` is overwritten.
-
-    ``values`` has rows + patch − 1 lines with ``width`` = columns + patch − 1 entries in use. Sums of 1, 2,
-    4, … lines make those of ``patch`` lines, in ``lines``. The order of a sum does not depend on where its
-    square is.
-    """
-    used, done, size = rows + patch - 1, 0, 1
-    while True:
-        if patch & size:
-            for y in range(rows):
-                total, line = lines[y, :width], values[y + done, :width]
-                if done == 0:
-                    for x in range(width):
-                        total[x] = line[x]
-                else:
-                    for x in range(width):
-                        total[x] += line[x]
-            done += size
-        if done == patch:
-            break
-        used -= size
-        for y in range(used):
-            line, below = values[y, :width], values[y + size, :width]
-            for x in range(width):
-                line[x] += below[x]
-        size *= 2
-    for y in range(rows):
-        line, total = lines[y, :width], out[y, :columns]
-        for x in range(columns):
-            total[x] = line[x]
-        for v in range(1, patch):
-            moved = line[v : v + columns]
-            for x in range(columns):
-                total[x] += moved[x]
-
-
-@compiled(nogil=True, fastmath={"contract"})
+@compiled(nogil=True)
 def nearest_rows(padded, Q, wanted, sweeps, order, first, step, patch, search, offsets, distances):
     """Write the K nearest patches of every wanted centre (y, x): their offsets and distances, nearest first.
 
-    ``padded`` (C, H + p − 1, W + p − 1) has a frame around the picture, so that the patch around pixel (y, x)
-    begins at (y, x). Offset o is (o // side − search, o % side − search); −1 where there is none.
+    ``padded`` (C, H + p − 1, W + p − 1 + 16) has a frame around the picture, so that the patch around pixel
+    (y, x) begins at (y, x), and room behind it. Offset o is (o // side − search, o % side − search); −1 where
+    there is none.
 
     A sweep (strip, left, right) is a part of a strip of rows; every ``step``-th one from ``first`` on is
     done. The squared differences of a sweep and its shifted copy are computed once and added up over patches.
     """
     H, W, K = offsets.shape
-    C = padded.shape[0]
+    C, line, plane = padded.shape[0], padded.shape[2], padded.shape[1] * padded.shape[2]
+    pixels, trust = padded.ravel(), Q.ravel()
     side = 2 * search + 1
-    apart = np.empty((STRIP + patch - 1, W + patch - 1), np.float32)
-    lines = np.empty((STRIP, W + patch - 1), np.float32)
-    sums, bar = np.empty((STRIP, W), np.float32), np.empty((STRIP, W), np.float32)
+    apart = np.empty((STRIP + patch - 1) * line, np.float32)
+    column, sums, bars = (
+        np.empty(line, np.float32),
+        np.empty(line, np.float32),
+        np.empty(STRIP * line, np.float32),
+    )
     for number in range(first, len(sweeps), step):
         strip, left, right = sweeps[number]
         top, bottom = strip * STRIP, min((strip + 1) * STRIP, H)
         for y in range(top, bottom):
             for x in range(left, right):
                 # Nothing is below the bar of a centre that is not wanted.
-                bar[y - top, x] = -np.inf
+                bars[(y - top) * line + x] = -np.inf
                 if wanted[y, x]:
-                    bar[y - top, x] = np.inf
+                    bars[(y - top) * line + x] = np.inf
                     for k in range(K):
                         offsets[y, x, k], distances[y, x, k] = -1, np.inf
         for o in order:
@@ -86,40 +66,63 @@ def nearest_rows(padded, Q, wanted, sweeps, order, first, step, patch, search, o
             if (dy == 0 and dx == 0) or y_from >= y_to or x_from >= x_to:
                 continue
             rows, columns = y_to - y_from, x_to - x_from
-            width = columns + patch - 1
             for u in range(rows + patch - 1):
-                line = apart[u, :width]
-                for c in range(C):
-                    # Slices begin at 0: loops over them need no check for negative indices, and vectorise.
-                    here = padded[c, y_from + u, x_from : x_from + width]
-                    there = padded[c, y_from + u + dy, x_from + dx : x_from + dx + width]
-                    weight = Q[c, y_from + u, x_from : x_from + width]
-                    if c == 0:
-                        for x in range(width):
-                            line[x] = weight[x] * ((here[x] - there[x]) * (here[x] - there[x]))
-                    else:
-                        for x in range(width):
-                            line[x] += weight[x] * ((here[x] - there[x]) * (here[x] - there[x]))
-            box_sums(apart, width, patch, rows, columns, lines, sums)
+                here = (y_from + u) * line + x_from
+                there = here + dy * line + dx
+                for x in range(0, columns + patch - 1, LANES):
+                    squares_apart(
+                        apart,
+                        u * line + x,
+                        pixels,
+                        here + x,
+                        pixels,
+                        there + x,
+                        trust,
+                        here + x,
+                        plane,
+                        C,
+                        0,
+                        1,
+                    )
             for y in range(rows):
-                total, limit = sums[y, :columns], bar[y_from - top + y, x_from:x_to]
-                for begin in range(0, columns, 16):
-                    end = min(begin + 16, columns)
-                    least, some, bars = np.float32(0), total[begin:end], limit[begin:end]
-                    for x in range(end - begin):
-                        least = min(least, some[x] - bars[x])
-                    if least == 0:
-                        continue
-                    for x in range(begin, end):
-                        d = total[x]
-                        if d < limit[x]:
-                            near, far = offsets[y_from + y, x_from + x], distances[y_from + y, x_from + x]
-                            k = K - 1
-                            while k > 0 and far[k - 1] > d:
-                                far[k], near[k] = far[k - 1], near[k - 1]
-                                k -= 1
-                            far[k], near[k] = d, o
-                            limit[x] = far[K - 1]
+                for x in range(0, columns + patch - 1, LANES):
+                    sum_of_lines(column, x, apart, y * line + x, line, patch)
+                bar = (y_from - top + y) * line + x_from
+                for begin in range(0, columns, LANES):
+                    sum_of_lines(sums, 0, column, begin, 1, patch)
+                    # Entries behind the last column are no sums.
+                    closer = below(sums, 0, bars, bar + begin) & ((1 << min(columns - begin, LANES)) - 1)
+                    while closer:
+                        x = lowest_bit(closer)
+                        closer &= closer - 1
+                        d, i, j = sums[x], y_from + y, x_from + begin + x
+                        near, far = offsets[i, j], distances[i, j]
+                        k = K - 1
+                        while k > 0 and far[k - 1] > d:
+                            far[k], near[k] = far[k - 1], near[k - 1]
+                            k -= 1
+                        far[k], near[k] = d, o
+                        bars[bar + begin + x] = far[K - 1]
+
+
+@compiled(nogil=True, forceinline=True)
+def add_column(offsets, weights, W, K, first, last, j, sign, sums, used, listed, count):
+    """Add the edges of the patches of part of a column to the sums by offset, or take them away.
+
+    Returns how many offsets are listed. Sums are those of integers, so what is taken away leaves nothing.
+    """
+    for i in range(first, last):
+        for k in range(K):
+            e = (i * W + j) * K + k
+            o = offsets[e]
+            if o < 0:
+                break
+            sums[o] += sign * np.int64(weights[e] * WEIGHT_ONE)
+            if not listed[o]:
+                listed[o] = True
+                used[count] = o
+                count += 1
+    return count
 
 
 @compiled(nogil=True)
@@ -130,31 +133,51 @@ def couple_pixels(offsets, weights, top, left, height, width, search, reach, sta
     is at most ``reach`` rows and columns away from p. Edges that leave the window are left out.
     """
     H, W, K = offsets.shape
+    all_offsets, all_weights = offsets.ravel(), weights.ravel()
     side = 2 * search + 1
-    sums, used = np.zeros(side * side, np.float32), np.empty(side * side, np.int64)
+    sums, used, listed = (
+        np.zeros(side * side, np.int64),
+        np.empty(side * side, np.int64),
+        np.zeros(side * side, np.bool_),
+    )
+    down, across = np.empty(side * side, np.int64), np.empty(side * side, np.int64)
+    for o in range(side * side):
+        down[o], across[o] = o // side - search, o % side - search
     edges = 0
     for y in range(height):
-        for x in range(width):
+        first, last = max(top + y - reach, 0), min(top + y + reach, H - 1) + 1
+        count = 0
+        # From pixel to pixel, a column of patches comes in reach and another one goes out of it.
+        for x in range(-2 * reach, width):
+            j = left + x + reach
+            if 0 <= j < W:
+                count = add_column(
+                    all_offsets, all_weights, W, K, first, last, j, 1, sums, used, listed, count
+                )
+            if x < 0:
+                continue
+            j = left + x - reach - 1
+            if x > 0 and j >= 0:
+                count = add_column(
+                    all_offsets, all_weights, W, K, first, last, j, -1, sums, used, listed, count
+                )
             starts[y * width + x] = edges
-            count = 0
-            for i in range(max(top + y - reach, 0), min(top + y + reach, H - 1) + 1):
-                for j in range(max(left + x - reach, 0), min(left + x + reach, W - 1) + 1):
-                    for k in range(K):
-                        o = offsets[i, j, k]
-                        if o < 0:
-                            break
-                        if sums[o] == 0:
-                            used[count] = o
-                            count += 1
-                        sums[o] += weights[i, j, k]
-            for n in range(count):
+            n = 0
+            while n < count:
                 o = used[n]
-                v, u = y + o // side - search, x + o % side - search
-                if 0 <= v < height and 0 <= u < width and sums[o] > 0:
+                if sums[o] == 0:
+                    listed[o] = False
+                    count -= 1
+                    used[n] = used[count]
+                    continue
+                n += 1
+                v, u = y + down[o], x + across[o]
+                if 0 <= v < height and 0 <= u < width:
                     if edges < others.size:
-                        others[edges], shares[edges] = v * width + u, sums[o]
+                        others[edges], shares[edges] = v * width + u, np.float32(sums[o]) / WEIGHT_ONE
                     edges += 1
-                sums[o] = np.float32(0)
+        for n in range(count):
+            sums[used[n]], listed[used[n]] = 0, False
     starts[height * width] = edges
     return edges
 
@@ -193,12 +216,15 @@ def apply_laplacian(starts, others, weights, x, out):
 
 
 @compiled(nogil=True, forceinline=True)
-def columns_of_unknown(starts, others, weights, unknown, place, rows, row_starts, columns, entries):
+def columns_of_unknown(
+    starts, others, weights, unknown, place, rows, degrees, row_starts, columns, entries
+):  # fmt: skip
     """Write the columns of L that belong to unknown pixels, row by row; return how many rows are not zero.
 
     ``place`` (n,) has the number of each unknown pixel, −1 elsewhere. The first rows are those of the unknown
-    pixels, in their order; the others follow. Row r of the matrix is row ``rows[r]`` of L. Edges that stand
-    twice become one entry; the diagonal is the first entry of the row of an unknown pixel.
+    pixels, in their order; the others follow. Row r of the matrix is row ``rows[r]`` of L, whose diagonal is
+    ``degrees[r]``. Edges that stand twice become one entry; the diagonal is the first entry of the row of an
+    unknown pixel.
     """
     n, m = place.size, unknown.size
     slot = np.full(m, -1, np.int64)
@@ -212,9 +238,9 @@ def columns_of_unknown(starts, others, weights, unknown, place, rows, row_starts
             columns[size], entries[size] = number, np.float32(0)
             slot[number] = size
             size += 1
+        degree = np.float32(0)
         for e in range(starts[p], starts[p + 1]):
-            if number < m:
-                entries[begin] += weights[e]
+            degree += weights[e]
             i = place[others[e]]
             if i < 0:
                 continue
@@ -223,80 +249,73 @@ def columns_of_unknown(starts, others, weights, unknown, place, rows, row_starts
                 columns[size], entries[size] = i, np.float32(0)
                 size += 1
             entries[slot[i]] -= weights[e]
+        if number < m:
+            entries[begin] += degree
         if size > begin:
-            rows[count], row_starts[count] = p, begin
+            rows[count], row_starts[count], degrees[count] = p, begin, degree
             count += 1
     row_starts[count] = size
     return count
 
 
 @compiled(nogil=True, fastmath=_FASTMATH, forceinline=True)
-def apply_energy(row_starts, columns, entries, count, x, first_order, second_order, out):
-    """Write second_order·BᵀB x + first_order·L_UU x for the columns B of the unknown pixels; x is (m, C).
+def apply_energy(row_starts, columns, entries, count, x, first_order, second_order, out, four):
+    """Write second_order·BᵀB x + first_order·L_UU x for the columns B of the unknown pixels.
 
-    Three channels are taken together, whose sums stay in registers, and the others one by one.
+    x and ``out`` have four columns, one after another in each of their m rows.
     """
-    m, C = x.shape
-    zero = np.float32(0)
-    for i in range(m):
-        for c in range(C):
-            out[i, c] = zero
-    c = 0
-    while c < C:
-        three = c + 3 <= C
-        for r in range(count):
-            begin, end = row_starts[r], row_starts[r + 1]
-            s0, s1, s2 = zero, zero, zero
-            if three:
-                for e in range(begin, end):
-                    i, entry = columns[e], entries[e]
-                    s0 += entry * x[i, c]
-                    s1 += entry * x[i, c + 1]
-                    s2 += entry * x[i, c + 2]
-            else:
-                for e in range(begin, end):
-                    s0 += entries[e] * x[columns[e], c]
-            if r < m:
-                out[r, c] += first_order * s0
-                if three:
-                    out[r, c + 1] += first_order * s1
-                    out[r, c + 2] += first_order * s2
-            if second_order > 0:
-                s0, s1, s2 = second_order * s0, second_order * s1, second_order * s2
-                if three:
-                    for e in range(begin, end):
-                        i, entry = columns[e], entries[e]
-                        out[i, c] += entry * s0
-                        out[i, c + 1] += entry * s1
-                        out[i, c + 2] += entry * s2
-                else:
-                    for e in range(begin, end):
-                        out[columns[e], c] += entries[e] * s0
-        c += 3 if three else 1
+    m = x.size // FOUR
+    for i in range(x.size):
+        out[i] = np.float32(0)
+    for r in range(count):
+        begin, size = row_starts[r], row_starts[r + 1] - row_starts[r]
+        weighted_sum(four, x, columns, entries, begin, size)
+        if r < m:
+            for lane in range(FOUR):
+                out[r * FOUR + lane] += first_order * four[lane]
+        if second_order > 0:
+            for lane in range(FOUR):
+                four[lane] *= second_order
+            add_weighted(four, out, columns, entries, begin, size)
+
+
+@compiled(nogil=True, fastmath=_FASTMATH, forceinline=True)
+def dots(x, y, over, out):
+    """Write Σ x y · over for each of four columns."""
+    s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
+    for i in range(x.size // FOUR):
+        a, b, scale = x[i * FOUR : i * FOUR + FOUR], y[i * FOUR : i * FOUR + FOUR], over[i]
+        s0 += np.float64(a[0] * b[0] * scale)
+        s1 += np.float64(a[1] * b[1] * scale)
+        s2 += np.float64(a[2] * b[2] * scale)
+        s3 += np.float64(a[3] * b[3] * scale)
+    out[0], out[1], out[2], out[3] = s0, s1, s2, s3
 
 
 @compiled(nogil=True, fastmath=_FASTMATH)
 def solve(starts, others, weights, X, unknown, first_order, second_order, tolerance, most):
     """Minimise second_order·‖L x‖² + first_order·xᵀ L x over the unknown pixels of each row x of X, in place.
 
-    Conjugate gradients for all rows of X (C, n) side by side, preconditioned by the diagonal, until every
+    Conjugate gradients for four rows of X (C, n) side by side, preconditioned by the diagonal, until every
     residual is ``tolerance`` times what it was at x = 0 on the unknown pixels, or after ``most`` iterations.
-    Returns how many there were. Only the columns of L that belong to unknown pixels take part.
+    Only the columns of L that belong to unknown pixels take part.
     """
     C, n = X.shape
     m = unknown.size
     first_order, second_order = np.float32(first_order), np.float32(second_order)
-    place = np.full(n, -1, np.int64)
+    place = np.full(n, -1, np.int32)
     most_entries = m
     for i in range(m):
         p = unknown[i]
         place[p] = i
         most_entries += 2 * (starts[p + 1] - starts[p])
-    rows, row_starts = np.empty(n, np.int64), np.empty(n + 1, np.int64)
+    rows, row_starts, degrees = np.empty(n, np.int64), np.empty(n + 1, np.int64), np.empty(n, np.float32)
     columns, entries = np.empty(most_entries, np.int32), np.empty(most_entries, np.float32)
-    count = columns_of_unknown(starts, others, weights, unknown, place, rows, row_starts, columns, entries)
+    count = columns_of_unknown(
+        starts, others, weights, unknown, place, rows, degrees, row_starts, columns, entries
+    )
 
-    over = np.zeros(m, np.float32)
+    over, ones = np.zeros(m, np.float32), np.ones(m, np.float32)
     for r in range(count):
         for e in range(row_starts[r], row_starts[r + 1]):
             over[columns[e]] += second_order * entries[e] * entries[e]
@@ -304,66 +323,63 @@ def solve(starts, others, weights, X, unknown, first_order, second_order, tolera
         diagonal = over[i] + first_order * entries[row_starts[i]]
         over[i] = np.float32(1) / diagonal if diagonal > 0 else np.float32(0)
 
-    # The right-hand side is what the known pixels alone ask for: the gradient with zeros at the unknown ones.
-    r, x, product = np.zeros((m, C), np.float32), np.empty((m, C), np.float32), np.empty((m, C), np.float32)
-    for c in range(C):
-        known = X[c]
+    known, four = np.zeros(n * FOUR, np.float32), np.empty(FOUR, np.float32)
+    r, x = np.empty(m * FOUR, np.float32), np.empty(m * FOUR, np.float32)
+    product, direction = np.empty(m * FOUR, np.float32), np.empty(m * FOUR, np.float32)
+    scale, rz = np.empty(FOUR, np.float64), np.empty(FOUR, np.float64)
+    curvature, new = np.empty(FOUR, np.float64), np.empty(FOUR, np.float64)
+    for first in range(0, C, FOUR):
+        for lane in range(FOUR):
+            for p in range(n):
+                known[p * FOUR + lane] = X[first + lane, p] if first + lane < C else np.float32(0)
         for i in range(m):
-            x[i, c] = known[unknown[i]]
-            known[unknown[i]] = np.float32(0)
+            for lane in range(FOUR):
+                x[i * FOUR + lane] = known[unknown[i] * FOUR + lane]
+                known[unknown[i] * FOUR + lane] = np.float32(0)
+                r[i * FOUR + lane] = np.float32(0)
+        # The right-hand side is what the known pixels alone ask for: the gradient with zeros elsewhere.
         for k in range(count):
             p = rows[k]
-            total, own = np.float32(0), known[p]
-            for e in range(starts[p], starts[p + 1]):
-                total += weights[e] * (own - known[others[e]])
+            weighted_sum(four, known, others, weights, starts[p], starts[p + 1] - starts[p])
+            for lane in range(FOUR):
+                four[lane] -= degrees[k] * known[p * FOUR + lane]
             if k < m:
-                r[k, c] -= first_order * total
-            for e in range(row_starts[k], row_starts[k + 1]):
-                r[columns[e], c] -= second_order * entries[e] * total
-    scale = np.zeros(C, np.float64)
-    for i in range(m):
-        for c in range(C):
-            scale[c] += np.float64(r[i, c]) * r[i, c] * over[i]
-    apply_energy(row_starts, columns, entries, count, x, first_order, second_order, product)
-    direction = np.empty((m, C), np.float32)
-    rz, curvature, new = np.zeros(C, np.float64), np.empty(C, np.float64), np.empty(C, np.float64)
-    for i in range(m):
-        for c in range(C):
-            r[i, c] -= product[i, c]
-            direction[i, c] = r[i, c] * over[i]
-            rz[c] += np.float64(r[i, c]) * direction[i, c]
-    iteration = 0
-    while iteration < most:
-        going = False
-        for c in range(C):
-            going = going or rz[c] > tolerance * tolerance * scale[c]
-        if not going:
-            break
-        apply_energy(row_starts, columns, entries, count, direction, first_order, second_order, product)
-        for c in range(C):
-            curvature[c], new[c] = 0.0, 0.0
+                for lane in range(FOUR):
+                    r[k * FOUR + lane] += first_order * four[lane]
+            for lane in range(FOUR):
+                four[lane] *= second_order
+            add_weighted(four, r, columns, entries, row_starts[k], row_starts[k + 1] - row_starts[k])
+        dots(r, r, over, scale)
+        apply_energy(row_starts, columns, entries, count, x, first_order, second_order, product, four)
         for i in range(m):
-            for c in range(C):
-                curvature[c] += np.float64(direction[i, c]) * product[i, c]
-        for c in range(C):
-            curvature[c] = rz[c] / curvature[c] if curvature[c] > 0 else 0.0
-        for i in range(m):
-            for c in range(C):
-                length = np.float32(curvature[c])
-                x[i, c] += length * direction[i, c]
-                r[i, c] -= length * product[i, c]
-                new[c] += np.float64(r[i, c]) * r[i, c] * over[i]
-        for c in range(C):
-            curvature[c] = new[c] / rz[c] if rz[c] > 0 else 0.0
-            rz[c] = new[c]
-        for i in range(m):
-            for c in range(C):
-                direction[i, c] = r[i, c] * over[i] + np.float32(curvature[c]) * direction[i, c]
-        iteration += 1
-    for c in range(C):
-        for i in range(m):
-            X[c, unknown[i]] = x[i, c]
-    return iteration
+            for lane in range(FOUR):
+                r[i * FOUR + lane] -= product[i * FOUR + lane]
+                direction[i * FOUR + lane] = r[i * FOUR + lane] * over[i]
+        dots(r, r, over, rz)
+        for _ in range(most):
+            if (rz <= tolerance * tolerance * scale).all():
+                break
+            apply_energy(
+                row_starts, columns, entries, count, direction, first_order, second_order, product, four
+            )
+            dots(direction, product, ones, curvature)
+            for lane in range(FOUR):
+                four[lane] = rz[lane] / curvature[lane] if curvature[lane] > 0 else 0.0
+            for i in range(m):
+                for lane in range(FOUR):
+                    x[i * FOUR + lane] += four[lane] * direction[i * FOUR + lane]
+                    r[i * FOUR + lane] -= four[lane] * product[i * FOUR + lane]
+            dots(r, r, over, new)
+            for lane in range(FOUR):
+                four[lane] = new[lane] / rz[lane] if rz[lane] > 0 else 0.0
+                rz[lane] = new[lane]
+            for i in range(m):
+                for lane in range(FOUR):
+                    here = i * FOUR + lane
+                    direction[here] = r[here] * over[i] + four[lane] * direction[here]
+        for lane in range(min(FOUR, C - first)):
+            for i in range(m):
+                X[first + lane, unknown[i]] = x[i * FOUR + lane]
 
 
 @compiled(nogil=True)

@@ -12,10 +12,27 @@ has one answer, to the bit, however it is cut.
 from __future__ import annotations
 
 import math
+from collections import namedtuple
 
 import numpy as np
 
 from airnp.engines._cpu_kernels import compiled
+from airnp.engines._tiles import (
+    LANES,
+    PADDING,
+    ROWS,
+    corner_inverse,
+    corner_inverse_of_lanes,
+    eliminate,
+    eliminate_lanes,
+    product,
+    product_of_lanes,
+    squares_apart,
+    sum_of_lines,
+)
+
+INFINITY = np.int32(0x7F800000)
+"""The bits of an infinite float."""
 
 _FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
 """Sums are reassociated so that they vectorise. There is no NaN and no infinity in what is summed.
@@ -26,288 +43,269 @@ the second where the process that compiled it ran the first.
 """
 
 
-@compiled(nogil=True, fastmath={"contract"}, forceinline=True)
-def row_distances(X, Q, frame, y, left, right, patch, search, out, column):
+@compiled(nogil=True, forceinline=True)
+def row_distances(X, Q, shape, frame, y, left, right, patch, search, out, line, column):
     """‖Q ⊙ (patch − candidate)‖² of all patches of a row to all candidates around them.
 
-    out[o, x − left] is the distance of the patch at (y, x) of X[frame] to candidate o: frames in turn, then
-    offsets −search … search of rows, then of columns. Infinite where there is no candidate.
+    Entry (x − left) of row o of ``out``, at o · line, is the distance of the patch at (y, x) of X[frame] to
+    candidate o: frames in turn, then offsets −search … search of rows, then of columns. Infinite where there
+    is no candidate. X and Q are flat and ``shape`` is that of X, with room for sixteen entries behind them,
+    and behind each row of ``out``.
     """
-    F, C, H, W = X.shape
+    F, C, H, W = shape
     side = 2 * search + 1
     count = right - left
     for f in range(F):
         for dy in range(-search, search + 1):
             other = y + dy
             for dx in range(-search, search + 1):
-                o = (f * side + dy + search) * side + dx + search
-                row = out[o]
-                if other < 0 or other + patch > H:
-                    for x in range(count):
-                        row[x] = np.inf
-                    continue
+                row = ((f * side + dy + search) * side + dx + search) * line
                 first, last = max(left, -dx), min(right, W - patch + 1 - dx)
-                if last <= first:
+                if other < 0 or other + patch > H or last <= first:
                     for x in range(count):
-                        row[x] = np.inf
+                        out[row + x] = np.inf
                     continue
-                # Slices begin at 0: loops over them need no check for negative indices, and vectorise.
                 n = last - first
-                line = column[: n + patch - 1]
-                line[:] = np.float32(0)
-                stop = last + patch - 1
-                for c in range(C):
-                    for u in range(patch):
-                        here = X[frame, c, y + u, first:stop]
-                        there = X[f, c, other + u, first + dx : stop + dx]
-                        weight = Q[c, y + u, first:stop]
-                        for x in range(n + patch - 1):
-                            apart = here[x] - there[x]
-                            line[x] += weight[x] * apart * apart
-                row[: first - left] = np.inf
-                row[last - left : count] = np.inf
-                total = row[first - left : last - left]
-                for x in range(n):
-                    total[x] = line[x]
-                for v in range(1, patch):
-                    moved = line[v : v + n]
-                    for x in range(n):
-                        total[x] += moved[x]
+                weight = y * W + first
+                here, there = frame * C * H * W + weight, (f * C * H + other) * W + first + dx
+                for x in range(0, n + patch - 1, LANES):
+                    squares_apart(column, x, X, here + x, X, there + x, Q, weight + x, H * W, C, W, patch)
+                for x in range(0, n, LANES):
+                    sum_of_lines(out, row + first - left + x, column, x, 1, patch)
+                for x in range(first - left):
+                    out[row + x] = np.inf
+                for x in range(last - left, count):
+                    out[row + x] = np.inf
 
 
 @compiled(nogil=True, forceinline=True)
-def smallest(distances, places, count):
-    """Move the ``count`` smallest distances to the front, with their places. Equal ones count by place."""
-    low, high = 0, distances.size - 1
-    while low < high:
-        middle = (low + high) // 2
-        pivot, place = distances[middle], places[middle]
-        i, j = low, high
-        while i <= j:
-            while distances[i] < pivot or (distances[i] == pivot and places[i] < place):
-                i += 1
-            while distances[j] > pivot or (distances[j] == pivot and places[j] > place):
-                j -= 1
-            if i <= j:
-                distances[i], distances[j] = distances[j], distances[i]
-                places[i], places[j] = places[j], places[i]
-                i += 1
-                j -= 1
-        if count - 1 <= j:
-            high = j
-        elif count - 1 >= i:
-            low = i
-        else:
-            break
+def kth_smallest(bits, count):
+    """The ``count``-th smallest of floats that are not negative: by their bits, which have their order."""
+    found = np.int32(0)
+    for shift in range(30, -1, -1):
+        middle, below = found | np.int32(1 << shift), np.int32(0)
+        for o in range(bits.size):
+            below += np.int32(bits[o] < middle)
+        if below < count:
+            found = middle
+    return found
+
+
+@compiled(nogil=True, forceinline=True)
+def nearest(bits, count, places):
+    """Write the places of the ``count`` smallest distances, in order of place; of equal ones the first."""
+    bar = kth_smallest(bits, count)
+    equal = count
+    for o in range(bits.size):
+        equal -= bits[o] < bar
+    n = 0
+    for o in range(bits.size):
+        if bits[o] < bar:
+            places[n] = o
+            n += 1
+        elif bits[o] == bar and equal > 0:
+            places[n] = o
+            n += 1
+            equal -= 1
 
 
 @compiled(nogil=True, fastmath=_FASTMATH, forceinline=True)
-def statistics(Z, V, ridge, noise, mean, deviation, spread, C):
-    """Mean, deviations and the upper triangle of the covariance of a group's rows Z (K, d).
+def statistics(Z, K, V, d, n, ridge, noise, mean, spread, C):
+    """Mean, deviations and the upper triangle of the covariance of a group's rows: K lines of Z.
 
-    V is the mean variance of what is filled. It is added with the correlations of the rows themselves: filled
-    pixels of a patch are wrong together, not one by one.
+    Lines have n + 12 entries, of which d are in use, and are overwritten with deviations. V is the mean
+    variance of what is filled. It is added with the correlations of the rows themselves: filled pixels of a
+    patch are wrong together, not one by one. Rows of C from d to n are those of the identity.
     """
-    K, d = Z.shape
-    for c in range(d):
-        mean[c] = np.float32(0)
+    line = n + PADDING
+    mean[:d] = np.float32(0)
     for k in range(K):
+        row = Z[k * line : k * line + d]
         for c in range(d):
-            mean[c] += Z[k, c]
+            mean[c] += row[c]
     share = np.float32(1.0 / K)
     for c in range(d):
         mean[c] *= share
     for k in range(K):
+        row = Z[k * line : k * line + d]
         for c in range(d):
-            deviation[k, c] = Z[k, c] - mean[c]
-    for a in range(d):
-        C[a, a:] = np.float32(0)
-    whole = K - K % 8
-    for k in range(0, whole, 8):
-        for a in range(d):
-            # Slices begin at 0, here and below: loops over them vectorise.
-            row = C[a, a:]
-            r0, r1, r2, r3 = (
-                deviation[k, a:],
-                deviation[k + 1, a:],
-                deviation[k + 2, a:],
-                deviation[k + 3, a:],
-            )
-            r4, r5, r6, r7 = (
-                deviation[k + 4, a:],
-                deviation[k + 5, a:],
-                deviation[k + 6, a:],
-                deviation[k + 7, a:],
-            )
-            z0, z1, z2, z3, z4, z5, z6, z7 = r0[0], r1[0], r2[0], r3[0], r4[0], r5[0], r6[0], r7[0]
-            for b in range(d - a):
-                row[b] += (z0 * r0[b] + z1 * r1[b] + z2 * r2[b] + z3 * r3[b]) + (
-                    z4 * r4[b] + z5 * r5[b] + z6 * r6[b] + z7 * r7[b]
-                )
-    for k in range(whole, K):
-        for a in range(d):
-            row, r0 = C[a, a:], deviation[k, a:]
-            z0 = r0[0]
-            for b in range(d - a):
-                row[b] += z0 * r0[b]
-    for a in range(d):
-        variance = C[a, a] * share
-        spread[a] = math.sqrt(V[a] / (variance + np.float32(1e-12)))
+            row[c] -= mean[c]
+    for a in range(0, n, ROWS):
+        for b in range(a, n, LANES):
+            product(C, a * line + b, line, Z, a, line, 1, Z, b, line, K)
     total = np.float32(0)
     for a in range(d):
-        row, others = C[a, a:], spread[a:]
-        s = spread[a]
-        for b in range(d - a):
-            row[b] = row[b] * share * (np.float32(1) + s * others[b])
-        total += row[0]
+        variance = C[a * line + a] * share
+        spread[a] = math.sqrt(V[a] / (variance + np.float32(1e-12)))
+        total += variance + V[a] * variance / (variance + np.float32(1e-12))
     added = ridge * total / np.float32(d) + noise
-    for a in range(d):
-        C[a, a] += added
+    for a in range(n):
+        first = a - a % ROWS
+        row, others = C[a * line + first : a * line + line], spread[first:line]
+        s = spread[a]
+        for b in range(line - first):
+            row[b] = row[b] * share * (np.float32(1) + s * others[b])
+        C[a * line + a] = C[a * line + a] + added if a < d else np.float32(1)
+
+
+@compiled(nogil=True, forceinline=True)
+def inverse(C, n, U, T, W, P):
+    """Write the upper triangle of C⁻¹ to P: C = UᵀU and P = WᵀW with W = U⁻ᵀ. T holds U's inverse corners."""
+    line = n + PADDING
+    for a in range(n * line):
+        U[a], W[a] = C[a], np.float32(0)
+    for a in range(n):
+        W[a * line + a] = np.float32(1)
+    for a in range(0, n, ROWS):
+        corner = ROWS * a
+        for b in range(a, n, LANES):
+            eliminate(U, a * line + b, line, U, a, line, 1, U, b, line, a)
+        corner_inverse(U, a * line + a, line, 1, T, corner)
+        for b in range(a, n, LANES):
+            product(U, a * line + b, line, T, corner, ROWS, 1, U, a * line + b, line, ROWS)
+        for b in range(0, a + ROWS, LANES):
+            eliminate(W, a * line + b, line, U, b * line + a, line, 1, W, b * line + b, line, a - b)
+            product(W, a * line + b, line, T, corner, ROWS, 1, W, a * line + b, line, ROWS)
+    for a in range(0, n, ROWS):
+        for b in range(a, n, LANES):
+            product(P, a * line + b, line, W, b * line + a, line, 1, W, b * line + b, line, n - b)
+
+
+@compiled(nogil=True, forceinline=True)
+def pull(P, n, apart, pulls):
+    """Write −P·apart, for sixteen columns side by side; P has its upper triangle."""
+    line = n + PADDING
+    for a in range(n * LANES):
+        pulls[a] = np.float32(0)
+    for a in range(0, n, ROWS):
+        eliminate(pulls, a * LANES, LANES, P, a, line, 1, apart, 0, LANES, a)
+        here = a * line + a
+        eliminate(pulls, a * LANES, LANES, P, here, 1, line, apart, a * LANES, LANES, n - a)
 
 
 @compiled(nogil=True, fastmath=_FASTMATH, forceinline=True)
-def factor(A, n):
-    """Overwrite the upper triangle of A (n, n) with U, A = UᵀU, row by row from the rows above."""
-    for k in range(n):
-        row = A[k, k:n]
-        whole = k - k % 4
-        for j in range(0, whole, 4):
-            t0, t1, t2, t3 = A[j, k:n], A[j + 1, k:n], A[j + 2, k:n], A[j + 3, k:n]
-            z0, z1, z2, z3 = t0[0], t1[0], t2[0], t3[0]
-            for b in range(n - k):
-                row[b] -= z0 * t0[b] + z1 * t1[b] + z2 * t2[b] + z3 * t3[b]
-        for j in range(whole, k):
-            t0 = A[j, k:n]
-            z0 = t0[0]
-            for b in range(n - k):
-                row[b] -= z0 * t0[b]
-        root = math.sqrt(max(row[0], np.float32(1e-30)))
-        over = np.float32(1) / root
-        for b in range(n - k):
-            row[b] *= over
-        row[0] = root
+def solve(S, start, m, w, identity, T, filled, spread):
+    """Solve sixteen systems [A | y | B] side by side: means Bᵀ A⁻¹ y, and squares diag Bᵀ A⁻¹ B.
 
-
-@compiled(nogil=True, fastmath=_FASTMATH, forceinline=True)
-def invert_factor(U, n, W):
-    """Write U⁻ᵀ, which is lower triangular, to W (n, n)."""
-    for i in range(n):
-        row = W[i, :n]
-        for b in range(n):
-            row[b] = np.float32(0)
-        whole = i - i % 4
-        for k in range(0, whole, 4):
-            # The rows end in zeros, so four of them can be taken together.
-            t0, t1, t2, t3 = W[k, : k + 4], W[k + 1, : k + 4], W[k + 2, : k + 4], W[k + 3, : k + 4]
-            z0, z1, z2, z3 = U[k, i], U[k + 1, i], U[k + 2, i], U[k + 3, i]
-            for b in range(k + 4):
-                row[b] -= z0 * t0[b] + z1 * t1[b] + z2 * t2[b] + z3 * t3[b]
-        for k in range(whole, i):
-            t0, z0 = W[k, : k + 1], U[k, i]
-            for b in range(k + 1):
-                row[b] -= z0 * t0[b]
-        over = np.float32(1) / U[i, i]
-        for b in range(i):
-            row[b] *= over
-        row[i] = over
-
-
-@compiled(nogil=True, fastmath=_FASTMATH, forceinline=True)
-def inverse(U, n, W, P):
-    """Write (UᵀU)⁻¹ = WᵀW to both triangles of P; W is overwritten with U⁻ᵀ."""
-    invert_factor(U, n, W)
-    for i in range(n):
-        row = P[i, : i + 1]
-        for b in range(i + 1):
-            row[b] = np.float32(0)
-        whole = n - (n - i) % 4
-        for k in range(i, whole, 4):
-            t0, t1, t2, t3 = W[k, : i + 1], W[k + 1, : i + 1], W[k + 2, : i + 1], W[k + 3, : i + 1]
-            z0, z1, z2, z3 = t0[i], t1[i], t2[i], t3[i]
-            for b in range(i + 1):
-                row[b] += z0 * t0[b] + z1 * t1[b] + z2 * t2[b] + z3 * t3[b]
-        for k in range(whole, n):
-            t0 = W[k, : i + 1]
-            z0 = t0[i]
-            for b in range(i + 1):
-                row[b] += z0 * t0[b]
-    for i in range(n):
-        for b in range(i):
-            P[b, i] = P[i, b]
-
-
-@compiled(nogil=True, fastmath=_FASTMATH, forceinline=True)
-def condition_on_precision(P, apart, gaps, count, A, W, filled, variance):
-    """Conditional means (less the group's) and variances of ``count`` gaps, by P_mm; apart is 0 at gaps."""
-    d = apart.size
-    for a in range(count):
-        row, full = A[a], P[gaps[a]]
-        s = np.float32(0)
-        for b in range(d):
-            s += full[b] * apart[b]
-        filled[a] = -s
-        for b in range(a, count):
-            row[b] = full[gaps[b]]
-    factor(A, count)
-    for a in range(count):
-        row, rest = A[a, a:count], filled[a:count]
-        s = rest[0] / row[0]
-        for b in range(count - a):
-            rest[b] -= s * row[b]
-        rest[0] = s
-    for a in range(count - 1, -1, -1):
-        row, rest = A[a, a + 1 : count], filled[a + 1 : count]
-        s = filled[a]
-        for b in range(count - a - 1):
-            s -= row[b] * rest[b]
-        filled[a] = s / A[a, a]
-    invert_factor(A, count, W)
-    total = variance[:count]
-    for b in range(count):
+    A is m×m, of which the upper triangle is read, and B m×w, or the identity if ``identity`` says so. With
+    A = UᵀU, all columns are multiplied by U⁻ᵀ.
+    """
+    columns = m + 1 + w
+    line = columns * LANES
+    if identity:
+        for a in range(m):
+            for b in range(w * LANES):
+                S[start + (a * columns + m + 1) * LANES + b] = np.float32(a == b // LANES)
+    for a in range(0, m, ROWS):
+        here = start + a * line
+        stop = m + 1 + min(a + ROWS, w) if identity else columns
+        for b in range(a, stop):
+            # Above the diagonal of the identity are zeros.
+            first = (b - m - 1) // ROWS * ROWS if identity and b > m else 0
+            above = start + first * line
+            eliminate_lanes(
+                S, here + b * LANES, line, S, above + a * LANES, line, LANES,
+                S, above + b * LANES, line, a - first,
+            )  # fmt: skip
+        corner_inverse_of_lanes(S, here + a * LANES, line, LANES, T, 0)
+        for b in range(a, stop):
+            product_of_lanes(
+                S, here + b * LANES, line, T, 0, ROWS * LANES, LANES, S, here + b * LANES, line, ROWS
+            )
+    for b in range(0, w, ROWS):
+        own = start + (m + 1 + b) * LANES
+        product_of_lanes(filled, b * LANES, LANES, S, own, line, LANES, S, start + m * LANES, line, m)
+    total = spread[: w * LANES]
+    for b in range(w * LANES):
         total[b] = np.float32(0)
-    for a in range(count):
-        row = W[a, :count]
-        for b in range(count):
+    for a in range(m):
+        first = start + (a * columns + m + 1) * LANES
+        row = S[first : first + w * LANES]
+        for b in range(w * LANES):
             total[b] += row[b] * row[b]
 
 
-@compiled(nogil=True, fastmath=_FASTMATH, forceinline=True)
-def condition_on_covariance(C, apart, gaps, count, seen, n, A, W, filled, variance):
-    """The same by C_oo, for rows with more gaps than observed entries; C has its upper triangle."""
-    for a in range(n):
-        row, p = A[a], seen[a]
-        for b in range(a, n):
-            row[b] = C[p, seen[b]]
-    factor(A, n)
-    # W[a] = row a of U⁻ᵀ C_om; variance[a] is row a of U⁻ᵀ (y − μ)_o for now.
-    for a in range(n):
-        row, p = W[a, :count], seen[a]
-        for b in range(count):
-            q = gaps[b]
-            row[b] = C[p, q] if p < q else C[q, p]
-        last = apart[p]
-        for k in range(a):
-            s, other = A[k, a], W[k, :count]
+Queue = namedtuple(
+    "Queue", "half sizes widths starts rims systems centre floor where counts waiting corners filled spread"
+)
+"""Patches that wait to be filled, sixteen of a kind side by side: of nearly the same number of gaps.
+
+Kinds 0 … half have up to 0, 4, 8, … gaps, which are filled by precisions; the others have up to 0, 4, 8, …
+observed entries and are filled by covariances. ``sizes`` and ``widths`` are m and w of :func:`solve`; the
+system of a kind is at ``starts``, and what belongs to its gaps at ``rims``: the group's mean, the variance
+that squares are subtracted from, and the place in the picture.
+"""
+
+
+@compiled(nogil=True, forceinline=True)
+def queue_for(d):
+    """Return an empty queue for patches of d entries."""
+    half = (d // 2 + ROWS - 1) // ROWS
+    kinds = 2 * half + 2
+    sizes, widths = np.empty(kinds, np.int64), np.empty(kinds, np.int64)
+    starts, rims = np.zeros(kinds + 1, np.int64), np.zeros(kinds + 1, np.int64)
+    for kind in range(kinds):
+        m = ROWS * (kind if kind <= half else kind - half - 1)
+        most = m if kind <= half else d - max(m - ROWS + 1, 0)
+        w = (most + ROWS - 1) // ROWS * ROWS
+        sizes[kind], widths[kind] = m, w
+        starts[kind + 1] = starts[kind] + m * (m + 1 + w) * LANES
+        rims[kind + 1] = rims[kind] + w * LANES
+    rim, widest = rims[kinds], (d + ROWS) * LANES
+    return Queue(
+        half, sizes, widths, starts, rims, np.empty(starts[kinds], np.float32),
+        np.empty(rim, np.float32), np.empty(rim, np.float32), np.empty(rim, np.int64),
+        np.zeros((kinds, LANES), np.int64), np.zeros(kinds, np.int64),
+        np.empty(ROWS * ROWS * LANES, np.float32),
+        np.empty(widest, np.float32), np.empty(widest, np.float32),
+    )  # fmt: skip
+
+
+@compiled(nogil=True, forceinline=True)
+def enter(queue, kind, matrix, line, pivots, m, y, number, gaps, count, mean, inside, base):
+    """Let a patch wait: the ``m`` pivots of its system and their part of y, and its gaps."""
+    S, lane = queue.systems, queue.waiting[kind]
+    size, by_precision = queue.sizes[kind], kind <= queue.half
+    columns = size + 1 + queue.widths[kind]
+    for a in range(size):
+        here = queue.starts[kind] + a * columns * LANES + lane
+        p = pivots[a] if a < m else 0
+        for b in range(a, size):
+            S[here + b * LANES] = matrix[p * line + pivots[b]] if b < m else np.float32(a == b)
+        S[here + size * LANES] = y[p * LANES + number] if a < m else np.float32(0)
+        if not by_precision:
             for b in range(count):
-                row[b] -= s * other[b]
-            last -= s * variance[k]
-        over = np.float32(1) / A[a, a]
-        for b in range(count):
-            row[b] *= over
-        variance[a] = last * over
-    means, spreads = filled[:count], variance[:count]
+                low, high = min(p, gaps[b]), max(p, gaps[b])
+                known = matrix[low * line + high] if a < m else np.float32(0)
+                S[here + (size + 1 + b) * LANES] = known
     for b in range(count):
-        means[b] = np.float32(0)
-    for a in range(n):
-        s, row = variance[a], W[a, :count]
-        for b in range(count):
-            means[b] += s * row[b]
-    for b in range(count):
-        spreads[b] = C[gaps[b], gaps[b]]
-    for a in range(n):
-        row = W[a, :count]
-        for b in range(count):
-            spreads[b] -= row[b] * row[b]
+        c = gaps[b]
+        place = queue.rims[kind] + b * LANES + lane
+        queue.centre[place], queue.where[place] = mean[c], base + inside[c]
+        queue.floor[place] = np.float32(0) if by_precision else matrix[c * line + c]
+    queue.counts[kind, lane] = count
+    queue.waiting[kind] += 1
+
+
+@compiled(nogil=True, forceinline=True)
+def answer(queue, kind, softening, weight_one, value_one, sums, weights, counts):
+    """Fill the waiting patches of a kind and add up what they say."""
+    by_precision, rim = kind <= queue.half, queue.rims[kind]
+    solve(
+        queue.systems, queue.starts[kind], queue.sizes[kind], queue.widths[kind], by_precision,
+        queue.corners, queue.filled, queue.spread,
+    )  # fmt: skip
+    for lane in range(queue.waiting[kind]):
+        for b in range(queue.counts[kind, lane]):
+            place = b * LANES + lane
+            square, q = np.float64(queue.spread[place]), queue.where[rim + place]
+            v = square if by_precision else max(np.float64(queue.floor[rim + place]) - square, 0.0)
+            weight = np.int64(weight_one * softening / (v + softening) + 1.0)
+            value = np.float64(queue.centre[rim + place] + queue.filled[place])
+            sums[q] += np.int64(np.float64(weight) * min(max(value, -8.0), 8.0) * value_one)
+            weights[q] += weight
+            counts[q] += 1
+    queue.waiting[kind] = 0
 
 
 @compiled(nogil=True)
@@ -323,96 +321,126 @@ def fill_rows(
     """
     F, C, H, W = X.shape
     d, K = C * patch * patch, neighbours
+    n = (d + ROWS - 1) // ROWS * ROWS
+    line = n + PADDING
     side = 2 * search + 1
     candidates = F * side * side
     widest = 0
-    for n in range(first, len(sweeps), step):
-        widest = max(widest, columns[sweeps[n, 2] - 1] + 1 - columns[sweeps[n, 1]])
-    distances = np.empty((candidates, widest), np.float32)
-    line, near, places = (
-        np.empty(W, np.float32),
-        np.empty(candidates, np.float32),
-        np.empty(candidates, np.int64),
+    for number in range(first, len(sweeps), step):
+        widest = max(widest, columns[sweeps[number, 2] - 1] + 1 - columns[sweeps[number, 1]])
+    width = widest + LANES
+    distances = np.empty(candidates * width, np.float32)
+    by_bits = distances.view(np.int32)
+    column, bits, own = (
+        np.empty(W + 2 * LANES, np.float32),
+        np.empty(candidates, np.int32),
+        np.empty(K, np.int32),
     )
-    Z, deviation = np.empty((K, d), np.float32), np.empty((K, d), np.float32)
-    V, mean, spread = np.empty(d, np.float32), np.empty(d, np.float32), np.empty(d, np.float32)
-    covariance, P = np.empty((d, d), np.float32), np.empty((d, d), np.float32)
-    A, B = np.empty((d, d), np.float32), np.empty((d, d), np.float32)
-    apart, filled, variance = np.empty(d, np.float32), np.empty(d, np.float32), np.empty(d, np.float32)
-    gaps, seen, inside = np.empty(d, np.int64), np.empty(d, np.int64), np.empty(d, np.int64)
+    near, bases, order = np.empty(K, np.int64), np.empty(K, np.int64), np.empty(K, np.int64)
+    Z, mean, V = np.zeros(K * line, np.float32), np.empty(d, np.float32), np.empty(d, np.float32)
+    spread, corners = np.zeros(line, np.float32), np.empty(ROWS * n, np.float32)
+    covariance, P = np.zeros(n * line, np.float32), np.zeros(n * line, np.float32)
+    factor, root = np.empty(n * line, np.float32), np.empty(n * line, np.float32)
+    apart, pulls = np.zeros(n * LANES, np.float32), np.empty(n * LANES, np.float32)
+    gaps, seen, inside = np.empty((LANES, d), np.int64), np.empty((LANES, d), np.int64), np.empty(d, np.int64)
+    missing = np.empty(LANES, np.int64)
     for c in range(C):
         for u in range(patch):
             for v in range(patch):
                 inside[(c * patch + u) * patch + v] = (c * H + u) * W + v
-    values, uncertain, known = X.ravel(), U.ravel(), M.ravel()
+    values, trust = np.zeros(X.size + LANES, np.float32), np.zeros(Q.size + LANES, np.float32)
+    values[: X.size], trust[: Q.size] = X.ravel(), Q.ravel()
+    uncertain, known = U.ravel(), M.ravel()
     all_sums, all_weights, all_counts = sums.ravel(), weights.ravel(), counts.ravel()
     plane = C * H * W
-    for sweep in range(first, len(sweeps), step):
-        r, start, stop = sweeps[sweep]
-        y = rows[r]
-        left = columns[start]
-        row_distances(X, Q, frame, y, left, columns[stop - 1] + 1, patch, search, distances, line)
+    queue = queue_for(d)
+    # After the last sweep there is one without patches, in which nothing waits any longer.
+    for number in range(first, len(sweeps) + step, step):
+        last = number >= len(sweeps)
+        r, start, stop, y, left = 0, 0, 1, 0, 0
+        if not last:
+            r, start, stop = sweeps[number]
+            y, left = rows[r], columns[start]
+            right = columns[stop - 1] + 1
+            row_distances(
+                values, trust, X.shape, frame, y, left, right, patch, search, distances, width, column
+            )
         for i in range(start, stop):
-            if not wanted[r, i]:
-                continue
-            x = columns[i]
-            usable = 0
-            for o in range(candidates):
-                if distances[o, x - left] < np.inf:
-                    near[usable], places[usable] = distances[o, x - left], o
-                    usable += 1
-            k_here = min(K, usable)
-            smallest(near[:usable], places[:usable], k_here)
-            answering = min(answers, k_here)
-            smallest(near[:k_here], places[:k_here], answering)
-            for c in range(d):
-                V[c] = np.float32(0)
-            for k in range(k_here):
-                o = places[k]
-                f, rest = o // (side * side), o % (side * side)
-                base = f * plane + (y + rest // side - search) * W + x + rest % side - search
-                places[k] = base
+            answering = 0
+            if not last:
+                if not wanted[r, i]:
+                    continue
+                x = columns[i]
+                usable = 0
+                for o in range(candidates):
+                    bits[o] = by_bits[o * width + x - left]
+                    usable += bits[o] < INFINITY
+                members = min(K, usable)
+                nearest(bits, members, near)
+                for k in range(members):
+                    o = near[k]
+                    own[k] = bits[o]
+                    f, rest = o // (side * side), o % (side * side)
+                    bases[k] = f * plane + (y + rest // side - search) * W + x + rest % side - search
+                V[:] = np.float32(0)
+                for k in range(members):
+                    base = bases[k]
+                    for c in range(d):
+                        Z[k * line + c] = values[base + inside[c]]
+                        V[c] += uncertain[base + inside[c]]
+                share = np.float32(1.0 / members)
                 for c in range(d):
-                    Z[k, c] = values[base + inside[c]]
-                    V[c] += uncertain[base + inside[c]]
-            share = np.float32(1.0 / k_here)
-            for c in range(d):
-                V[c] *= share
-            statistics(Z[:k_here], V, ridge, noise, mean, deviation, spread, covariance)
+                    V[c] *= share
+                statistics(Z, members, V, d, n, ridge, noise, mean, spread, covariance)
+                answering = min(answers, members)
+                nearest(own[:members], answering, order)
             inverted = False
-            for k in range(answering):
-                base = places[k]
-                if base // plane != frame:
-                    continue
-                n = count = 0
-                for c in range(d):
-                    if known[base + inside[c]]:
-                        seen[n] = c
-                        n += 1
-                        apart[c] = deviation[k, c]
-                    else:
-                        gaps[count] = c
-                        count += 1
-                        apart[c] = np.float32(0)
-                if count == 0:
-                    continue
-                if count <= n:
+            for begin in range(0, max(answering, 1), LANES):
+                batch = min(LANES, answering - begin)
+                for j in range(batch):
+                    k = order[begin + j]
+                    missing[j], observed = 0, 0
+                    for c in range(d):
+                        if known[bases[k] + inside[c]]:
+                            seen[j, observed] = c
+                            observed += 1
+                            apart[c * LANES + j] = Z[k * line + c]
+                        else:
+                            gaps[j, missing[j]] = c
+                            missing[j] += 1
+                            apart[c * LANES + j] = np.float32(0)
+                    if bases[k] // plane != frame:
+                        missing[j] = 0
+                precise = False
+                for j in range(batch):
+                    precise = precise or 0 < missing[j] <= d - missing[j]
+                if precise:
                     if not inverted:
-                        for a in range(d):
-                            for b in range(a, d):
-                                A[a, b] = covariance[a, b]
-                        factor(A, d)
-                        inverse(A, d, B, P)
+                        inverse(covariance, n, factor, corners, root, P)
                         inverted = True
-                    condition_on_precision(P, apart, gaps, count, A, B, filled, variance)
-                else:
-                    condition_on_covariance(covariance, apart, gaps, count, seen, n, A, B, filled, variance)
-                for a in range(count):
-                    c = gaps[a]
-                    q = base - frame * plane + inside[c]
-                    v = max(np.float64(variance[a]), 0.0)
-                    weight = np.int64(weight_one * softening / (v + softening) + 1.0)
-                    value = min(max(np.float64(mean[c] + filled[a]), -8.0), 8.0)
-                    all_sums[q] += np.int64(np.float64(weight) * value * value_one)
-                    all_weights[q] += weight
-                    all_counts[q] += 1
+                    pull(P, n, apart, pulls)
+                j = 0
+                while True:
+                    while j < batch:
+                        count = missing[j]
+                        by_precision = 2 * count <= d
+                        pivots = count if by_precision else d - count
+                        kind = (pivots + ROWS - 1) // ROWS + (0 if by_precision else queue.half + 1)
+                        if queue.waiting[kind] == LANES:
+                            break
+                        if count > 0:
+                            base = bases[order[begin + j]] - frame * plane
+                            enter(
+                                queue, kind, P if by_precision else covariance, line,
+                                gaps[j] if by_precision else seen[j], pivots,
+                                pulls if by_precision else apart, j, gaps[j], count, mean, inside, base,
+                            )  # fmt: skip
+                        j += 1
+                    for kind in range(queue.waiting.size):
+                        if queue.waiting[kind] == LANES or (last and queue.waiting[kind] > 0):
+                            answer(
+                                queue, kind, softening, weight_one, value_one,
+                                all_sums, all_weights, all_counts,
+                            )  # fmt: skip
+                    if j >= batch:
+                        break

@@ -110,8 +110,10 @@ class PatchGraph:
         margin = how.patch // 2
         frame = ((0, 0), (margin, margin), (margin, margin))
         mode: Any = "reflect" if min(picture.shape[1:]) > margin else "edge"
-        padded = np.ascontiguousarray(np.pad(picture, frame, mode=mode), np.float32)
+        behind = ((0, 0), (0, 0), (0, kernels.LANES))
+        padded = np.pad(np.pad(picture, frame, mode=mode).astype(np.float32), behind)
         trust = np.where(np.pad(observed, frame, mode=mode), np.float32(1), np.float32(how.trust))
+        trust = np.pad(trust, behind)
         shape = (*picture.shape[1:], how.neighbours)
         offsets = np.full(shape, -1, np.int16)
         distances, weights = np.empty(shape, np.float32), np.zeros(shape, np.float32)
@@ -142,7 +144,7 @@ class PatchGraph:
         rows, columns = rows or slice(0, H), columns or slice(0, W)
         height, width = rows.stop - rows.start, columns.stop - columns.start
         starts = np.zeros(height * width + 1, np.int64)
-        size = height * width * 4 * K
+        size = height * width * 8 * K
         while True:
             others, shares = np.empty(size, np.int32), np.empty(size, np.float32)
             edges = kernels.couple_pixels(
