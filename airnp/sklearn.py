@@ -88,7 +88,8 @@ class AIRImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
         See :func:`airnp.fit`; only for ``method="air"``.
     bounds : (low, high), mapping of column name to (low, high), or "data", optional
         Limits of completed entries; each side a number, None, or one number for each column. Observed entries
-        must keep them, in new rows too. ``"data"``: the least and the largest observed number of each column.
+        must keep them, in new rows too. ``"data"``: the least and the largest observed number of each column
+        in ``fit``; observed entries of new rows may be outside.
     integers : bool, booleans (n_features,), or list of columns, optional
         Which columns are rounded to whole numbers: positions, or names if X is a DataFrame.
     random_state : int, RandomState instance or None, default=None
@@ -294,11 +295,11 @@ class AIRImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
         half = std * self.model_.blend.reach(level, int(used.sum()))
         ends = []
         for side in (filled - half, filled + half):
-            end = np.where(rows.observed, rows.values, np.nan)
-            end[:, used] = np.where(rows.observed[:, used], rows.values[:, used], side)
+            end = np.full(rows.values.shape, np.nan)
+            end[:, used] = side
             if limits is not None:
                 end = np.clip(end, limits.low, limits.high)
-            ends.append(end)
+            ends.append(np.where(rows.observed, rows.values, end))
         if rows.frame is not None:
             assert self._code is not None
             return self._code.numbers(rows.frame, ends[0]), self._code.numbers(rows.frame, ends[1])
@@ -350,6 +351,7 @@ class AIRImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
         self._check_options()
         rows = self._read(X, reset=True)
         names = getattr(self, "feature_names_in_", None)
+        self._check_identifiers()
         owners = self._owners(rows)
         if isinstance(self.bounds, str) and self.bounds == "data":
             self._limits: Bounds | None = self._limits_of_data(rows)
@@ -432,6 +434,14 @@ class AIRImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
             if value is not usual and (type(value) is not type(usual) or value != usual):
                 raise ValueError(f"{name}: only for method='air', got {value!r} with {self.method!r}")
 
+    def _check_identifiers(self) -> None:
+        columns = [kind.name for kind in self._kinds]
+        unknown = (
+            [] if isinstance(self.identifiers, str) else [c for c in self.identifiers if c not in columns]
+        )
+        if unknown:
+            raise ValueError(f"identifiers: expected columns of X, got {unknown[0]!r}")
+
     def _limits_of_data(self, rows: _Rows) -> Bounds:
         values = np.where(rows.observed, rows.values, np.nan).astype(np.float64)
         owners, d = self._owners(rows), self.n_features_in_
@@ -447,9 +457,14 @@ class AIRImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
         return limits
 
     def _check_limits(self, rows: _Rows) -> None:
+        """Raise ValueError if observed entries are outside of limits that were asked for, or not whole."""
         limits = self._inner_limits(rows)
-        if limits is not None:
-            limits.check(rows.values, rows.observed)
+        if limits is None:
+            return
+        seen = rows.observed
+        if isinstance(self.bounds, str):  # new rows may go beyond the data of the fit
+            seen = seen & ~limits.outside(rows.values)
+        limits.check(rows.values, seen)
 
     def _inner_limits(self, rows: _Rows) -> Bounds | None:
         """Return the limits of the columns inside; those of categories and dates have none."""

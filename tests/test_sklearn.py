@@ -452,6 +452,22 @@ def test_bounds_and_integers_of_the_blend():
         clipped.fit(gappy)
 
 
+def test_new_rows_may_go_beyond_the_bounds_of_the_data():
+    learner = blended(bounds="data").fit(TABLE)
+    rows = np.where(np.arange(8) < 4, 10 * NEW, np.nan)
+    found, (low, high) = learner.transform(rows), learner.interval(rows)
+    for end in (found, low, high):
+        np.testing.assert_array_equal(end[:, :4], rows[:, :4])
+        assert (end[:, 4:] >= np.nanmin(TABLE, axis=0)[4:]).all()
+        assert (end[:, 4:] <= np.nanmax(TABLE, axis=0)[4:]).all()
+
+
+@pytest.mark.parametrize(("table", "unknown"), [(TABLE, 8), (frame(TABLE), "z")])
+def test_identifiers_are_columns(table, unknown):
+    with pytest.raises(ValueError, match=f"identifiers: expected columns of X, got {unknown!r}"):
+        blended(identifiers=[unknown]).fit(table)
+
+
 def test_observed_entries_may_be_estimated_from_the_others():
     kept, freed = (blended(keep_observed=kept).fit_transform(TABLE) for kept in (True, False))
     np.testing.assert_allclose(freed[~SEEN], kept[~SEEN])

@@ -86,6 +86,9 @@ _EXTREME = 3.0
 _LEAST_PRIOR, _MOST_PRIOR = 10.0, 1000.0
 """Held-out entries that all columns together count for in the calibration of one column."""
 
+_ENOUGH, _MOST_ROUNDS = 100, 2
+"""Held-out entries of a column that suffice to calibrate it, and how often more are held out, at most."""
+
 _PRIOR_STUDENT = 20
 """Held-out entries that Student's distribution counts for in the calibration of intervals."""
 
@@ -328,8 +331,38 @@ def fit_rows(
     filled, variance = _blended([answers[name] for name in chosen], list(chosen.values()))
     errors["blend"] = _rmse(filled, truth)
     ratios = np.abs(filled - truth) / np.sqrt(variance + 1e-12) * _optimism(len(truth), len(chosen))
-    fitted = _refit(values, observed, {name: models[name] for name in chosen}, rng)
-    return Blend(fitted, chosen, errors, column, ratios)
+    models = {name: models[name] for name in chosen}
+    for others, found in _further_ratios(values[judged], observed[judged], models, chosen, column, rng):
+        column, ratios = np.append(column, others), np.append(ratios, found)
+    return Blend(_refit(values, observed, models, rng), chosen, errors, column, ratios)
+
+
+def _further_ratios(
+    values: Floats,
+    observed: Bools,
+    models: Mapping[str, RowModel],
+    weights: dict[str, float],
+    columns: npt.NDArray[np.intp],
+    rng: np.random.Generator,
+) -> Iterator[tuple[npt.NDArray[np.intp], Floats]]:
+    """Yield columns of further held-out entries, and their errors over what the blend expected.
+
+    ``columns`` are those of the entries that judged the models. If these are few for each column, others are
+    held out, and the models of the blend are fitted without them.
+    """
+    entries, enough = len(columns), _ENOUGH * len(np.unique(columns))
+    for _ in range(_MOST_ROUNDS):
+        if entries >= enough:
+            return
+        for held in _hold_out(values, observed, rng):
+            known = observed & ~held
+            rows, inputs = held.any(axis=1), np.where(known, values, 0.0)
+            fitted = _refit(inputs, known, models, rng, trees=_FEW_TREES)
+            answers = [model.complete(inputs[rows], known[rows]) for model in fitted.values()]
+            filled, variance = _blended(answers, list(weights.values()))
+            errors = np.abs(filled - values[rows]) / np.sqrt(variance + 1e-12)
+            yield np.nonzero(held)[1], errors[held[rows]]
+            entries += int(held.sum())
 
 
 # --- what is held out ---
@@ -570,6 +603,7 @@ def _refit(
     models: Mapping[str, RowModel],
     rng: np.random.Generator,
     precision: _Precision = _Precision(),
+    trees: int = _MANY_TREES,
 ) -> dict[str, RowModel]:
     """Fit the chosen models to all rows, each from what the held-out trial found."""
     used = _some(len(values), _MOST_FITTED, rng)
@@ -597,7 +631,7 @@ def _refit(
                 found.get(before) or _refit(values, observed, {before: model.first}, rng, precision)[before]
             )
             gappy = np.flatnonzero(~observed.all(axis=0))
-            found[name] = Forest.of(base, values[near], observed[near], gappy, _MANY_TREES)
+            found[name] = Forest.of(base, values[near], observed[near], gappy, trees)
         elif isinstance(model, Factors):
             rank = model.loadings.shape[1]
             found[name] = fit_factors(values, observed, rank, start=model)

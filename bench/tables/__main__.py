@@ -8,6 +8,7 @@ import resource
 import sys
 import time
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,17 @@ from scipy.stats import binom
 
 from airnp.sklearn import AIRImputer
 from bench.speed import RESULTS
-from bench.tables import data, protocol
+from bench.tables import data, protocol, unlike
 from bench.tables.gaps import MECHANISMS, make_gaps
 from bench.tables.measure import OURS, codes, downstream, measure
 from bench.tables.peers import ON_REQUEST, PEERS
 
 RATES = (0.1, 0.3, 0.5)
+UNLIKE = {"strange": unlike.STRANGE, "sealed": unlike.SEALED}
+"""Halves of tables unlike the others."""
+
+GAPS_OF_UNLIKE = (("MCAR", 0.5), ("MAR", 0.3), ("blocks", 0.3))
+
 EVEN = 0.8, 0.97
 """How much of a column a 90 % interval should cover."""
 
@@ -31,7 +37,7 @@ NEAR = 1.01
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.tables", description=__doc__)
-    parser.add_argument("--half", choices=("tuning", "report", "all"), default="all")
+    parser.add_argument("--half", choices=("tuning", "report", "all", *UNLIKE), default="all")
     parser.add_argument("--tables", nargs="+", help="only these")
     parser.add_argument("--masks", type=int, default=5)
     parser.add_argument(
@@ -55,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     elif options.imputations is not None:
         _imputations(options.imputations)
     else:
-        names = options.tables or {"tuning": data.TUNING, "report": data.REPORT}.get(
+        names = options.tables or {"tuning": data.TUNING, "report": data.REPORT, **UNLIKE}.get(
             options.half, (*data.TUNING, *data.REPORT)
         )
         if options.downstream:
@@ -72,20 +78,20 @@ def _cells(names: Sequence[str], options: argparse.Namespace) -> Any:
     _warm_up()
     for name in names:
         dataset = data.load(name)
-        for mechanism in MECHANISMS:
-            for rate in RATES:
-                for seed in range(options.masks):
-                    path = options.results / f"{name}-{mechanism}-{rate}-{seed}.json"
-                    record = {"table": name, "mechanism": mechanism, "rate": rate, "seed": seed, "found": {}}
-                    if path.exists():
-                        record = json.loads(path.read_text())
-                    methods = (OURS, *options.peers)
-                    wanted = [m for m in methods if m in options.again or m not in record["found"]]
-                    if wanted:
-                        record["found"] |= measure(dataset, mechanism, rate, seed, wanted, options.threads)
-                        path.write_text(json.dumps(record))
-                        print(f"{name} {mechanism} {rate} {seed}: {_line(record['found'])}", flush=True)
-                    yield record
+        is_unlike = any(name in names for names in UNLIKE.values())
+        for mechanism, rate in GAPS_OF_UNLIKE if is_unlike else product(MECHANISMS, RATES):
+            for seed in range(options.masks):
+                path = options.results / f"{name}-{mechanism}-{rate}-{seed}.json"
+                record = {"table": name, "mechanism": mechanism, "rate": rate, "seed": seed, "found": {}}
+                if path.exists():
+                    record = json.loads(path.read_text())
+                methods = (OURS, *options.peers)
+                wanted = [m for m in methods if m in options.again or m not in record["found"]]
+                if wanted:
+                    record["found"] |= measure(dataset, mechanism, rate, seed, wanted, options.threads)
+                    path.write_text(json.dumps(record))
+                    print(f"{name} {mechanism} {rate} {seed}: {_line(record['found'])}", flush=True)
+                yield record
 
 
 def _warm_up() -> None:

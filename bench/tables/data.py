@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from bench.tables import unlike
+
 TUNING = ("wine", "breast_cancer", "linnerud", "mixture", "nonlinear", "mixed")
 """Tables that settings may be chosen on."""
 
@@ -45,6 +47,8 @@ def _is_number(column: pd.Series) -> bool:
 
 def load(name: str) -> Dataset:
     """Return a table by its name."""
+    if name in (*unlike.STRANGE, *unlike.SEALED):
+        return Dataset(name, unlike.load(name))
     return _SYNTHETIC[name](name) if name in _SYNTHETIC else _from_sklearn(name)
 
 

@@ -3,6 +3,8 @@
 The last two follow the logistic masks that HyperImpute and ReMasker are measured with: some columns decide,
 through a logistic model with random weights, which entries of the other columns are missing. If the deciding
 columns are observed, entries are missing at random (MAR). If they have gaps, too, they are not (MNAR).
+
+In blocks, half of the columns are missing together, in rows where one of them tends to be large.
 """
 
 from __future__ import annotations
@@ -12,6 +14,9 @@ from scipy.optimize import brentq
 from scipy.special import expit
 
 MECHANISMS = ("MCAR", "MAR", "MNAR")
+"""Those that other programs are measured with."""
+
+ALL_MECHANISMS = (*MECHANISMS, "blocks")
 
 
 def make_gaps(values: np.ndarray, rate: float, mechanism: str, seed: int) -> np.ndarray:
@@ -23,13 +28,19 @@ def make_gaps(values: np.ndarray, rate: float, mechanism: str, seed: int) -> np.
         Numbers; categories as their codes.
     rate : float
         Share of missing entries, among the columns that may have gaps.
-    mechanism : {"MCAR", "MAR", "MNAR"}
+    mechanism : {"MCAR", "MAR", "MNAR", "blocks"}
     seed : int
     """
-    rng = np.random.default_rng([seed, MECHANISMS.index(mechanism), round(100 * rate)])
+    rng = np.random.default_rng([seed, ALL_MECHANISMS.index(mechanism), round(100 * rate)])
     n, d = values.shape
     if mechanism == "MCAR":
         missing = rng.random((n, d)) < rate
+    elif mechanism == "blocks":
+        missing = np.zeros((n, d), bool)
+        for block in np.array_split(rng.permutation(d), 2):
+            ranks = values[:, block[0]].argsort().argsort() / n
+            rows = rng.random(n) < np.clip(2 * rate * ranks, 0, 0.95)
+            missing[np.ix_(rows, block)] = True
     else:
         scaled = (values - values.mean(axis=0)) / (values.std(axis=0) + 1e-12)
         deciding = rng.permutation(d)[: max(1, round(0.3 * d))]

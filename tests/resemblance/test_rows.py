@@ -219,6 +219,15 @@ def test_columns_with_few_held_out_entries_are_calibrated_like_all():
     assert 1.645 < half[3] < 3 * 1.645  # none at all: the factor of all columns
 
 
+def test_small_tables_are_calibrated_by_more_entries_than_judge_the_models():
+    values, observed = gaussian_table(n=400, d=6, rate=0.4)
+    small = fit_rows(values, observed, rng=np.random.default_rng(0), families=("em",))
+    assert np.bincount(small.columns, minlength=6).min() >= 60  # a tenth of the entries are 24
+    values, observed = gaussian_table(n=4000, d=6, rate=0.4)
+    large = fit_rows(values, observed, rng=np.random.default_rng(0), families=("em",))
+    assert len(large.columns) <= 0.12 * 3000 * 6
+
+
 def test_rows_are_completed_one_by_one():
     truth, observed = gaussian_table()
     blend = fit_rows(np.where(observed, truth, 0), observed, rng=np.random.default_rng(2))
