@@ -152,9 +152,6 @@ def gram(x: Array, *, columns: bool = False, out: Array | None = None) -> Array:
     chunks = _chunks(out.size * z.shape[-1], _SMALL_PRODUCT)
     if z.shape[-2] < _SMALL_GRAM[chunks > 1]:
         return _multiply(chunks, out, z, z.swapaxes(-1, -2), 1.0, 0.0)
-    if chunks == 1:
-        # NumPy sees that both operands are one matrix and does half the work.
-        return _matmul(z, z.swapaxes(-1, -2), out)
     scalar = z.dtype.type
     routines = address("gemm", z.dtype), address("syrk", z.dtype)
     launch(kernels.symmetric_product, chunks, *routines, *_operand(z), _stack(out), scalar(1), scalar(0))
@@ -317,15 +314,16 @@ def total_variation(
     """Return the variation R(x) over neighbours in rows and columns, and g + λ ∇R."""
     g, current = _writable(g), _readable(x)
     values, energy = empty_apart(current.shape[:2], x.dtype), empty_apart(len(current))
-    scalar = x.dtype.type
+    scalar, chunks = x.dtype.type, _chunks(x.size)
     launch(
         kernels.add_variation,
-        _chunks(x.size),
+        chunks,
         _stack(g),
         current,
         kind == "quadratic",
         scalar(epsilon),
         scalar(weight),
+        empty_apart((chunks, x.shape[-1]), x.dtype),
         values,
         energy,
     )
