@@ -106,8 +106,9 @@ def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 class Kernel:
     """A loop in two builds, serial for one chunk and parallel for several, compiled when first called.
 
-    A kernel that ``allocates`` arrays says so. In all others references are not counted: numba would do so
-    for every row that a loop takes out of an array, which costs as much as the work on a short row.
+    A kernel that ``allocates`` arrays, or lets NumPy's functions do so, says so. In all others references are
+    not counted: numba would do so for every row that a loop takes out of an array, which costs as much as the
+    work on a short row.
     """
 
     def __init__(self, function: Callable[..., Any], *, allocates: bool = False) -> None:
@@ -340,7 +341,7 @@ def row_graph(
     _add_up(energies, np.float64(half), totals)
 
 
-@Kernel
+@partial(Kernel, allocates=True)
 def maxima(v, tops, chunks):
     """The maximum of each matrix, in every entry of its line of ``tops``."""
     batch, n, _ = v.shape
@@ -353,7 +354,7 @@ def maxima(v, tops, chunks):
         tops[matrix, :] = tops[matrix].max()
 
 
-@Kernel
+@partial(Kernel, allocates=True)
 def exponentials(v, tops, keep, p, inverses, chunks):
     """P ← exp(V − top) if ``keep``, and 1 / ΣP of each matrix, in every entry of its line of ``inverses``."""
     batch, n, _ = v.shape
@@ -449,6 +450,33 @@ def row_sums(a, factor, sums, chunks):
             for j in range(n):
                 total += weights[j]
             sums[matrix, i] = factor * total
+
+
+_gram_alone, _mirror_alone, _row_graph_alone = symmetric_product.build(1), mirror.build(1), row_graph.build(1)
+_symmetrize_alone, _row_sums_alone = symmetrize.build(1), row_sums.build(1)
+
+
+@njit(fastmath=_FASTMATH, error_model="numpy", _nrt=False)
+def _whole_row_graph(
+    gemm_routine, syrk_routine, z, transposed, one, zero, twice, pull,
+    v, gram, half, weight, adjust, first, second, settings, p, gradient, norms, energies, totals,
+):  # fmt: skip
+    _gram_alone(gemm_routine, syrk_routine, z, transposed, gram, one, zero, 1)
+    _mirror_alone(gram, 1)
+    state = (adjust, first, second, settings)
+    _row_graph_alone(v, gram, half, weight, *state, p, gradient, norms, energies, totals, 1)
+    _symmetrize_alone(p, half, 1)
+    _row_sums_alone(p, twice, pull, 1)
+
+
+@Kernel
+def two_row_graphs(one, other, chunks):
+    """Gram matrix, terms and degrees of two graphs, a chunk each; both are tuples of all arguments."""
+    for chunk in prange(chunks):
+        if chunk == 0:
+            _whole_row_graph(*one)
+        else:
+            _whole_row_graph(*other)
 
 
 @Kernel
@@ -607,8 +635,8 @@ def add_variation(g, x, quadratic, epsilon, weight, scratch, values, totals, chu
     """g ← g + weight · ∇TV(x), and each row's part of TV(x).
 
     Every difference is computed once by the chunk that holds its upper or left entry; the first row of a
-    chunk also gets the slope of the difference to the row above it, which another chunk counts. ``scratch`` is
-    (chunks, n).
+    chunk also gets the slope of the difference to the row above it, which another chunk counts. ``scratch``
+    is (chunks, n).
     """
     batch, m, n = x.shape
     rows = batch * m
