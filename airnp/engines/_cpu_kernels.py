@@ -12,6 +12,7 @@ import math
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from types import FunctionType
 from typing import Any
 
@@ -103,11 +104,16 @@ def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 
 
 class Kernel:
-    """A loop in two builds, serial for one chunk and parallel for several, compiled when first called."""
+    """A loop in two builds, serial for one chunk and parallel for several, compiled when first called.
 
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self._function = function
-        self._serial = _compile(function, parallel=False)
+    A kernel that ``allocates`` arrays, or lets NumPy's functions do so, says so. In all others references are
+    not counted: numba would do so for every row that a loop takes out of an array, which costs as much as the
+    work on a short row.
+    """
+
+    def __init__(self, function: Callable[..., Any], *, allocates: bool = False) -> None:
+        self._function, self._allocates = function, allocates
+        self._serial = _compile(function, parallel=False, counted=allocates)
         self._parallel: Any = None
 
     def build(self, chunks: int) -> Any:
@@ -115,7 +121,7 @@ class Kernel:
         if chunks == 1:
             return self._serial
         if self._parallel is None:
-            self._parallel = _compile(_rename(self._function), parallel=True)
+            self._parallel = _compile(_rename(self._function), parallel=True, counted=self._allocates)
         return self._parallel
 
 
@@ -127,14 +133,15 @@ def _rename(function: Callable[..., Any]) -> Callable[..., Any]:
     return twin
 
 
-def _compile(function: Callable[..., Any], *, parallel: bool) -> Any:
+def _compile(function: Callable[..., Any], *, parallel: bool, counted: bool) -> Any:
     """Return the numba build of a function.
 
     Only ``prange`` loops are parallel. A kernel has one of them: numba would fuse two, and a thread could
     then read what another has not written yet.
     """
     loops = _PRANGE_ONLY if parallel else False
-    return compiled(parallel=loops, fastmath=_FASTMATH, error_model="numpy", nogil=True)(function)
+    options = {"fastmath": _FASTMATH, "error_model": "numpy", "nogil": True, "_nrt": counted}
+    return compiled(parallel=loops, **options)(function)
 
 
 @njit(fastmath=_FASTMATH, error_model="numpy", forceinline=True)
@@ -334,7 +341,7 @@ def row_graph(
     _add_up(energies, np.float64(half), totals)
 
 
-@Kernel
+@partial(Kernel, allocates=True)
 def maxima(v, tops, chunks):
     """The maximum of each matrix, in every entry of its line of ``tops``."""
     batch, n, _ = v.shape
@@ -347,7 +354,7 @@ def maxima(v, tops, chunks):
         tops[matrix, :] = tops[matrix].max()
 
 
-@Kernel
+@partial(Kernel, allocates=True)
 def exponentials(v, tops, keep, p, inverses, chunks):
     """P ← exp(V − top) if ``keep``, and 1 / ΣP of each matrix, in every entry of its line of ``inverses``."""
     batch, n, _ = v.shape
@@ -443,6 +450,33 @@ def row_sums(a, factor, sums, chunks):
             for j in range(n):
                 total += weights[j]
             sums[matrix, i] = factor * total
+
+
+_gram_alone, _mirror_alone, _row_graph_alone = symmetric_product.build(1), mirror.build(1), row_graph.build(1)
+_symmetrize_alone, _row_sums_alone = symmetrize.build(1), row_sums.build(1)
+
+
+@njit(fastmath=_FASTMATH, error_model="numpy", _nrt=False)
+def _whole_row_graph(
+    gemm_routine, syrk_routine, z, transposed, one, zero, twice, pull,
+    v, gram, half, weight, adjust, first, second, settings, p, gradient, norms, energies, totals,
+):  # fmt: skip
+    _gram_alone(gemm_routine, syrk_routine, z, transposed, gram, one, zero, 1)
+    _mirror_alone(gram, 1)
+    state = (adjust, first, second, settings)
+    _row_graph_alone(v, gram, half, weight, *state, p, gradient, norms, energies, totals, 1)
+    _symmetrize_alone(p, half, 1)
+    _row_sums_alone(p, twice, pull, 1)
+
+
+@Kernel
+def two_row_graphs(one, other, chunks):
+    """Gram matrix, terms and degrees of two graphs, a chunk each; both are tuples of all arguments."""
+    for chunk in prange(chunks):
+        if chunk == 0:
+            _whole_row_graph(*one)
+        else:
+            _whole_row_graph(*other)
 
 
 @Kernel
@@ -552,7 +586,7 @@ def add_laplacian(g, z, neighbours, row_degrees, column_degrees, scale, values, 
     _add_up(values, 1.0, totals)
 
 
-@Kernel
+@partial(Kernel, allocates=True)
 def add_sparse_laplacian_of_rows(g, z, data, indices, indptr, degrees, scale, values, totals, chunks):
     """g ← g + scale · L z for nodes that are rows of z and a graph in CSR form; Σ z ⊙ L z for each row."""
     batch, m, n = z.shape
@@ -597,17 +631,18 @@ def add_sparse_laplacian_of_columns(g, x, data, indices, indptr, degrees, scale,
 
 
 @Kernel
-def add_variation(g, x, quadratic, epsilon, weight, values, totals, chunks):
+def add_variation(g, x, quadratic, epsilon, weight, scratch, values, totals, chunks):
     """g ← g + weight · ∇TV(x), and each row's part of TV(x).
 
     Every difference is computed once by the chunk that holds its upper or left entry; the first row of a
-    chunk also gets the slope of the difference to the row above it, which another chunk counts.
+    chunk also gets the slope of the difference to the row above it, which another chunk counts. ``scratch``
+    is (chunks, n).
     """
     batch, m, n = x.shape
     rows = batch * m
     two = x.dtype.type(2)
     for chunk in prange(chunks):
-        across = np.empty(n, x.dtype)
+        across = scratch[chunk]
         start, stop = chunk * rows // chunks, (chunk + 1) * rows // chunks
         for row in range(start, stop):
             matrix, i = row // m, row % m

@@ -12,6 +12,7 @@ The last line follows from log det C_oo = log det C + log det P_mm and from the 
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 from numba import njit, prange
@@ -64,7 +65,7 @@ def _inverse(a, inverse, g):
                 inverse[i, j] += factor * a[k, j]
 
 
-@Kernel
+@partial(Kernel, allocates=True)
 def expectation(
     values, order, gaps, means, precisions, logs, least, ignored, filled, variance, shares, heights, counts,
     sums, squares, chunks,
@@ -183,7 +184,7 @@ def expectation(
                         line[order[i, b]] += share * inverse[a, b]
 
 
-@Kernel
+@partial(Kernel, allocates=True)
 def components(values, order, gaps, means, precisions, filled, variance, chunks):
     """Put the conditional means and variances of each row under each component at (J, n, d)."""
     n, d = values.shape
@@ -234,7 +235,7 @@ def _random(state):
     return state, float((state * np.uint64(2685821657736338717)) >> np.uint64(11)) * 2.0**-53
 
 
-@Kernel
+@partial(Kernel, allocates=True)
 def grow(
     inputs, observed, targets, trees, tried, least, seed, feature, threshold, child, mean, square, chunks
 ):  # fmt: skip

@@ -9,6 +9,8 @@ A line is processed in stretches that stay in the nearest cache, because its row
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 from numba import njit, prange
 
@@ -30,7 +32,7 @@ def _scratch(dtype):
     return np.empty(_STRETCH + 128, dtype)[64 : 64 + _STRETCH]
 
 
-@Kernel
+@partial(Kernel, allocates=True)
 def residuals(
     indptr, indices, values, weights, u, v, mean, rows, columns, scale, plain, cuts, first_strip, gu, grows,
     parts, gcolumns, sums, chunks,
@@ -170,7 +172,7 @@ def incoming_pull(indptr, indices, places, weights, t, cuts, pull, chunks):
             add_gaps_from(zero, index, from_here, shares, here, data, line, count, limit, target, rank)
 
 
-@Kernel
+@partial(Kernel, allocates=True)
 def laplacian(indptr, indices, weights, t, metric, cuts, pull, means, chunks):
     """2 L t of a symmetric graph; Σ_j A_ij D_ij of each node."""
     rank, width, wide = t.shape[1], t.shape[1] * t.itemsize, indices.itemsize

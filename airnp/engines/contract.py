@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
@@ -242,6 +243,9 @@ class Engine(Protocol):
 
     def gram(self, x: Array, *, columns: bool = False, out: Array | None = None) -> Array:
         """Return ``x xᵀ``, or ``xᵀ x`` of the columns."""
+
+    def together(self) -> AbstractContextManager[None]:
+        """Return a context at whose end the Gram matrices and graphs asked for within it are computed."""
 
     def adjacency(self, kind: AdjacencyKind, v: Array) -> Array:
         """Return the adjacency A of the free matrix V."""

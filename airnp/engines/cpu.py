@@ -7,7 +7,10 @@ iteration allocates no matrix.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -54,6 +57,9 @@ _SMALL_PRODUCT = 4_000_000
 _SMALL_GRAM = 160, 400
 """Nodes below which one thread, or several, gain nothing from the symmetry of a Gram matrix."""
 
+_ALIKE = 1.5
+"""How many times as many nodes a graph may have as one that another thread computes meanwhile."""
+
 
 def _matmul(a: Array, b: Array, out: Array) -> Array:
     call(np.matmul, a, b, out)
@@ -66,9 +72,9 @@ def _zeros(shape: Any, dtype: Any) -> Array:
     return zeros
 
 
-def _chunks(work: int, small: int = _SMALL) -> int:
+def _chunks(work: int, small: int | None = None) -> int:
     count = pool.current_threads()
-    return 1 if count == 1 or work < small * count else count
+    return 1 if count == 1 or work < (_SMALL if small is None else small) * count else count
 
 
 def _stack(a: Array) -> Array:
@@ -149,17 +155,107 @@ def gram(x: Array, *, columns: bool = False, out: Array | None = None) -> Array:
     z = x.swapaxes(-1, -2) if columns else x
     if out is None:
         out = empty_apart((*z.shape[:-1], z.shape[-2]), z.dtype)
+    if _waiting.graphs is None:
+        _multiply_by_itself(z, out)
+    else:
+        _waiting.graphs.append(_Graph(z, out))
+    return out
+
+
+def _multiply_by_itself(z: Array, out: Array) -> None:
     chunks = _chunks(out.size * z.shape[-1], _SMALL_PRODUCT)
     if z.shape[-2] < _SMALL_GRAM[chunks > 1]:
-        return _multiply(chunks, out, z, z.swapaxes(-1, -2), 1.0, 0.0)
-    if chunks == 1:
-        # NumPy sees that both operands are one matrix and does half the work.
-        return _matmul(z, z.swapaxes(-1, -2), out)
+        _multiply(chunks, out, z, z.swapaxes(-1, -2), 1.0, 0.0)
+        return
     scalar = z.dtype.type
     routines = address("gemm", z.dtype), address("syrk", z.dtype)
     launch(kernels.symmetric_product, chunks, *routines, *_operand(z), _stack(out), scalar(1), scalar(0))
     launch(kernels.mirror, chunks, _stack(out))
-    return out
+
+
+@dataclass
+class _Graph:
+    """A Gram matrix that is wanted, and what is wanted from it.
+
+    Attributes
+    ----------
+    z, gram : arrays
+        K = z zᵀ is to be written to ``gram``.
+    terms : tuple
+        2 λ, where the degrees go, and the arguments of the kernel ``row_graph``; empty if only K is wanted.
+    """
+
+    z: Array
+    gram: Array
+    terms: tuple[Any, ...] = ()
+
+    def compute(self) -> None:
+        """Compute all that is wanted, with all threads."""
+        _multiply_by_itself(self.z, self.gram)
+        if self.terms:
+            _compute_row_graph(*self.terms)
+
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        """Those of this graph for the kernel ``two_row_graphs``."""
+        dtype = self.z.dtype
+        routines = address("gemm", dtype), address("syrk", dtype)
+        return (*routines, *_operand(self.z), dtype.type(1), dtype.type(0), *self.terms)
+
+
+class _Waiting(threading.local):
+    graphs: list[_Graph] | None = None
+
+
+_waiting = _Waiting()
+
+
+@contextmanager
+def together() -> Iterator[None]:
+    """Let two learned graphs wait until both are known, if there are two threads: each then computes one.
+
+    A thread that has a graph for itself multiplies only half of a Gram matrix, starts once instead of four
+    times, and finds the matrices in its own cache.
+    """
+    if pool.current_threads() != 2:
+        yield
+        return
+    graphs = _waiting.graphs = []
+    try:
+        yield
+    finally:
+        _waiting.graphs = None
+    if _are_alike(graphs):
+        launch(kernels.two_row_graphs, 2, *(graph.arguments for graph in graphs))
+    else:
+        for graph in graphs:
+            graph.compute()
+
+
+def _waiting_for(gram: Array, *, terms_too: bool) -> _Graph | None:
+    """Return the graph that waits with this Gram matrix; if its terms cannot wait, too, compute it: None."""
+    graphs = _waiting.graphs or []
+    place = next((place for place, graph in enumerate(graphs) if graph.gram is gram), None)
+    if place is None or terms_too:
+        return None if place is None else graphs[place]
+    graphs.pop(place).compute()
+    return None
+
+
+def _are_alike(graphs: Sequence[_Graph]) -> bool:
+    """Return whether these are two graphs that take about as long, and long enough to share."""
+    nodes = sorted(graph.gram.shape[-1] for graph in graphs)
+    whole = len(graphs) == 2 and all(graph.terms for graph in graphs)
+    return whole and nodes[1] <= _ALIKE * nodes[0] and _chunks(2 * graphs[0].gram.size) > 1
+
+
+def _compute_row_graph(twice: Any, pull: Array, *form: Any) -> None:
+    """Compute the terms and the degrees of a graph with all threads."""
+    stack, half = form[8], form[2]
+    chunks = _chunks(stack.size)
+    launch(kernels.row_graph, chunks, *form)
+    launch(kernels.symmetrize, chunks, stack, half)
+    launch(kernels.row_sums, chunks, stack, twice, pull)
 
 
 def adjacency(kind: AdjacencyKind, v: Array) -> Array:
@@ -202,9 +298,15 @@ def laplacian_terms(
     step: tuple[Any, ...] = (adam, stack, stack, np.zeros(6, v.dtype))
     if adam and isinstance(update, AdamUpdate):
         step = (adam, *map(_stack, _moments(update)), step_settings(update, v.dtype))
+    graph = _waiting_for(gram, terms_too=kind == "row" and adam)
     if kind == "row":
         sums = (norms, energies, energy)
-        launch(kernels.row_graph, chunks, values, products, half, scalar(weight), *step, stack, slopes, *sums)
+        form = (values, products, half, scalar(weight), *step, stack, slopes, *sums)
+        terms = (scalar(2 * weight), pull, *form)
+        if graph is None:
+            _compute_row_graph(*terms)
+        else:
+            graph.terms = terms
     else:
         tops, inverses = lines[2:]
         launch(kernels.maxima, chunks, values, tops)
@@ -218,9 +320,9 @@ def laplacian_terms(
             launch(kernels.pair_adjacency, chunks, *at, products, stack, norms, energies, energy)
             form = (stack, products, norms, energy, scalar(weight))
             launch(kernels.pair_gradient, chunks, *at, *form, slopes)
-    # For "product" this only makes the last bits of both sides equal.
-    launch(kernels.symmetrize, chunks, stack, scalar(0.5) if kind == "product" else half)
-    launch(kernels.row_sums, chunks, stack, scalar(2 * weight), pull)
+        # For "product" this only makes the last bits of both sides equal.
+        launch(kernels.symmetrize, chunks, stack, scalar(0.5) if kind == "product" else half)
+        launch(kernels.row_sums, chunks, stack, scalar(2 * weight), pull)
     if gradient is not None and update is not None:
         apply_updates([v], [gradient], [update])
         gradient = None
@@ -317,15 +419,16 @@ def total_variation(
     """Return the variation R(x) over neighbours in rows and columns, and g + λ ∇R."""
     g, current = _writable(g), _readable(x)
     values, energy = empty_apart(current.shape[:2], x.dtype), empty_apart(len(current))
-    scalar = x.dtype.type
+    scalar, chunks = x.dtype.type, _chunks(x.size)
     launch(
         kernels.add_variation,
-        _chunks(x.size),
+        chunks,
         _stack(g),
         current,
         kind == "quadratic",
         scalar(epsilon),
         scalar(weight),
+        empty_apart((chunks, x.shape[-1]), x.dtype),
         values,
         energy,
     )

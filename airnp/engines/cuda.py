@@ -12,7 +12,7 @@ import math
 import threading
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 
 import numpy as np
@@ -197,6 +197,11 @@ def gram(x: Array, *, columns: bool = False, out: Array | None = None) -> Array:
     blocks = min(strips * (strips + 1) // 2, _MOST_BLOCKS["graph"])
     launch("laplacian", "mirror", (x.dtype,), (blocks,), out, nodes)
     return out
+
+
+def together() -> AbstractContextManager[None]:
+    """Return a context that changes nothing: what is asked for is computed at once."""
+    return nullcontext()
 
 
 def adjacency(kind: AdjacencyKind, v: Array) -> Array:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -84,6 +85,11 @@ def _product_adjacency(v: Array) -> tuple[Array, Array]:
     weights = xp.exp(v - top)
     total = xp.sum(weights, axis=(-2, -1), keepdims=True)
     return xp.exp(v + xp.matrix_transpose(v) - top) / total, weights / total
+
+
+def together() -> AbstractContextManager[None]:
+    """Return a context that changes nothing: what is asked for is computed at once."""
+    return nullcontext()
 
 
 def adjacency(kind: AdjacencyKind, v: Array) -> Array:

@@ -319,11 +319,15 @@ class Objective:
         products = suffix_products(ops, factors, memory)
         x = products[-1]
         contributions = []
-        for term in self.terms:
-            learned = term.parameter_shape is not None
-            v = next(graphs) if learned else None
-            update = next(graph_updates, None) if learned else None
-            contributions.append(term.prepare(ops, x, v, update, memory))
+        with ops.together():
+            for term in self.terms:
+                learned = term.parameter_shape is not None
+                v = next(graphs) if learned else None
+                update = next(graph_updates, None) if learned else None
+                contributions.append(term.prepare(ops, x, v, update, memory))
+        for part in contributions:
+            if part.spare is not None:
+                memory.give(part.spare)
         row_scale = _total([part.row_scale for part in contributions])
         column_scale = _total([part.column_scale for part in contributions])
         fidelity, gradient = self._fidelity.value_and_gradient(ops, x, row_scale, column_scale, memory)

@@ -61,6 +61,8 @@ class Contribution(NamedTuple):
     row_scale: Array | None = None
     column_scale: Array | None = None
     terms: LaplacianTerms | None = None
+    spare: Array | None = None
+    """Memory to give back once the engine has computed ``terms``."""
 
 
 class Term(ABC):

@@ -128,12 +128,11 @@ class LearnedGraphTerm(Term):
         terms = ops.laplacian_terms(
             self._kind, v, gram, weight=self.weight, update=update, out=memory.take(shape)
         )
-        memory.give(gram)
         if isinstance(transform, Rows):
-            return Contribution(row_scale=terms.pull, terms=terms)
+            return Contribution(row_scale=terms.pull, terms=terms, spare=gram)
         if columns:
-            return Contribution(column_scale=terms.pull, terms=terms)
-        return Contribution(terms=terms)
+            return Contribution(column_scale=terms.pull, terms=terms, spare=gram)
+        return Contribution(terms=terms, spare=gram)
 
     def accumulate(self, ops: Engine, x: Array, g: Array, contribution: Contribution) -> tuple[Array, Array]:
         """Add −2 λ A Z to the gradient (with the degree part where the residual pass did not)."""

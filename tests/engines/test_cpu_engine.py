@@ -75,6 +75,35 @@ def test_two_threads_give_the_answer_of_one(model, batch):
     assert_same(two, one, history=1e-7)
 
 
+@pytest.mark.usefixtures("parallel")
+@pytest.mark.parametrize(
+    ("shape", "options", "expected"),
+    [
+        ((12, 9), {}, 1),
+        ((12, 7), {}, 0),  # one thread would wait for the other
+        ((12, 9), {"regularizers": [airnp.AdaptiveLaplacian("rows")]}, 0),
+        ((12, 9), {"optimizer": airnp.GradientDescent(0.05)}, 0),
+        ((12, 9), {"optimizer": airnp.Adam(second_moment="matrix")}, 0),
+    ],
+)
+def test_two_threads_take_a_graph_each(shape, options, expected, monkeypatch):
+    if numba_config.NUMBA_NUM_THREADS < 2:
+        pytest.skip("numba's pool has a single thread on this machine")
+    launched = []
+
+    def launch(kernel, chunks, *arguments):
+        launched.append(kernel)
+        original(kernel, chunks, *arguments)
+
+    original = cpu.launch
+    monkeypatch.setattr(cpu, "launch", launch)
+    Y = np.random.default_rng(0).random(shape)
+    common = {"max_iter": 25, "stop": None, "seed": 0, **options}
+    one, two = (airnp.fit(Y, engine=airnp.CPU(count), **common) for count in (1, 2))
+    assert_same(two, one, history=1e-7)
+    assert launched.count(_cpu_kernels.two_row_graphs) == expected
+
+
 @given(st.floats(-700, 0), st.sampled_from([np.float32, np.float64]))
 @settings(max_examples=300)
 def test_the_exponential(x, dtype):
