@@ -16,12 +16,14 @@ import numpy.typing as npt
 
 from airnp._arrays import from_numpy, to_numpy
 from airnp._checks import checked_choice, checked_number, checked_seed
+from airnp.completing.judging import Judges
 from airnp.completing.models import KINDS, MODELS, Answer, Model, Task
 from airnp.completing.tournament import Entry, Tournament
 from airnp.data.bounds import Bounds
 from airnp.data.entries import is_sparse
 from airnp.data.inputs import EmptyLineWarning, Labels, read
 from airnp.data.normalization import ColumnScaling, Normalization
+from airnp.images.surfaces import linear_surface
 from airnp.results.calibration import Calibration, quantile
 from airnp.results.files import index_from_plain, index_to_plain, naming_file, read_archive, write_archive
 from airnp.results.history import History
@@ -38,6 +40,15 @@ _FOLDS = 5
 
 _UNEQUAL = 10.0
 """Columns have units if the spread of one is this multiple of the spread of another."""
+
+_MORE_THAN_ROWS = 1.5
+"""... and if logarithms of spreads differ by this multiple of what those of rows do."""
+
+_ENOUGH = 5
+"""Entries of a line that tell its spread."""
+
+_JUDGING_KIND, _FAR_OFF = 0.1, 3.0
+"""Share of the entries that judge whether neighbours are alike, and the spreads that an error counts at most."""
 
 _LARGEST = 2**24
 """Entries of the largest matrix that is formed."""
@@ -448,8 +459,10 @@ def complete(
     Notes
     -----
     A DataFrame is a table, and so is an array if the spread of some column is more than ten times that of
-    another. Entries with two different values are binary. A sparse matrix holds ratings. Whether another
-    array is a picture is decided by held-out entries: see :mod:`airnp.completing.tournament`.
+    another, spreads of rows are less unequal, and held-out entries do not resemble the ones beside them more
+    than the rest of their column. Entries with two different values are binary. A sparse matrix holds
+    ratings. Whether another array is a picture is decided by held-out entries: see
+    :mod:`airnp.completing.tournament`.
 
     With ``metric="mae"``, a gap in binary data is filled with the more likely of the two values, because that
     has the least absolute error; where ones are rare, that is 0 almost everywhere. ``metric="rmse"`` fills in
@@ -520,10 +533,39 @@ def kind_of(Y: Any, source: _Source) -> str:
         return "binary"
     if is_sparse(Y):
         return "ratings"
-    spreads = ColumnScaling.of(source.values, source.observed).scale
-    columns = zip(source.values.T, source.observed.T, strict=True)
-    varied = np.array([np.ptp(column[seen]) > 0 for column, seen in columns if seen.any()])
-    return "table" if varied.all() and spreads.max() > _UNEQUAL * spreads.min() else "matrix"
+    of_columns = _log_spreads(source.values, source.observed)
+    of_rows = _log_spreads(source.values.T, source.observed.T)
+    unequal = np.ptp(of_columns) > np.log(_UNEQUAL) and of_columns.std() > _MORE_THAN_ROWS * of_rows.std()
+    return "table" if unequal and not _is_smooth(source) else "matrix"
+
+
+def _log_spreads(values: Floats, observed: Bools) -> Floats:
+    """Return the logarithms of the spreads of columns that vary, or 0 if there are none."""
+    scale = ColumnScaling.of(values, observed).scale
+    columns = zip(values.T, observed.T, strict=True)
+    varied = [bool(seen.sum() >= _ENOUGH and np.ptp(column[seen]) > 0) for column, seen in columns]
+    return np.asarray(np.log(scale[varied])) if any(varied) else np.zeros(1)
+
+
+def _is_smooth(source: _Source) -> bool:
+    """Return whether an entry resembles the ones beside it more than the rest of its column.
+
+    Surfaces through the other entries predict held-out ones better than the means of columns do. In units of
+    a column's spread, columns beside it are far off in a table, even if its rows are smooth in time.
+    """
+    if min(source.values.shape) < 3:
+        return False
+    scale = ColumnScaling.of(source.values, source.observed).scale
+    judges = Judges.draw(source.values, source.observed, _JUDGING_KIND, np.random.default_rng(24))
+    seen, columns = source.observed & ~judges.held_out, np.nonzero(judges.held_out)[1]
+    means = (source.values * seen).sum(axis=0) / np.maximum(seen.sum(axis=0), 1)
+    surface = linear_surface(np.where(seen, source.values, 0.0), seen)[judges.held_out]
+    beside, of_column = (
+        np.minimum(np.abs(predicted - judges.truth) / scale[columns], _FAR_OFF)
+        for predicted in (surface, means[columns])
+    )
+    gain = of_column - beside
+    return bool(gain.mean() > 0)
 
 
 def _checked_metric(metric: Any, kind: str) -> str:

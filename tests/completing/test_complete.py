@@ -174,6 +174,17 @@ def test_columns_of_unequal_scale_are_a_table() -> None:
     np.testing.assert_allclose((found.X / scales), TRUTH, atol=0.02)
 
 
+def test_neither_flat_columns_nor_unequal_factors_are_units() -> None:
+    rng = np.random.default_rng(9)
+    mask = rng.random((40, 30)) < 0.7
+    i, j = np.mgrid[:40, :30]
+    picture = np.exp(-((i - 20) ** 2 + (j - 8) ** 2) / 40) + 1e-3 * rng.random((40, 30))  # flat to the right
+    unequal = np.outer(rng.normal(size=40), np.exp(rng.normal(size=30)))
+    smooth = np.sin(i / (2 + j % 5) + j) * 10.0 ** (j % 4)  # measured in four units over time
+    kinds = [airnp.complete(Y, mask, models=CHEAP).kind for Y in (picture, unequal, smooth)]
+    assert kinds == ["matrix", "matrix", "table"]
+
+
 def test_intervals_cover_what_is_missing() -> None:
     rng = np.random.default_rng(6)
     truth = rng.random((60, 3)) @ rng.random((3, 50)) + 0.05 * rng.standard_normal((60, 50))
