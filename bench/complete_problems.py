@@ -139,8 +139,7 @@ def _ratings(share: float, rng: np.random.Generator) -> SmallProblem:
 
 def _makers(half: str) -> Iterator[tuple[str, Callable[[np.random.Generator], SmallProblem]]]:
     masks = ("30%", "70%", "scratches", "patches")
-    pictures = [name for name in (REPORT_PICTURES if half == "report" else TUNING_PICTURES)]
-    for place, name in enumerate(pictures):
+    for place, name in enumerate(REPORT_PICTURES if half == "report" else TUNING_PICTURES):
         for mask in (masks[place % 4], masks[(place + 1 + place // 4) % 4]):
             yield f"picture {name} {mask}", partial(_picture, name, mask)
     ways: dict[str, Any] = {"30%": scattered(0.3), "lines": lines, "holes": holes}

@@ -48,7 +48,7 @@ _ENOUGH = 5
 """Entries of a line that tell its spread."""
 
 _JUDGING_KIND, _FAR_OFF = 0.1, 3.0
-"""Share of the entries that judge whether neighbours are alike, and the spreads that an error counts at most."""
+"""Share of the entries that say whether neighbours are alike; what an error counts at most, in spreads."""
 
 _LARGEST = 2**24
 """Entries of the largest matrix that is formed."""

@@ -316,7 +316,7 @@ class Factors:
         return self.variation
 
     def suits(self, task: Task) -> bool:  # noqa: D102
-        return min(task.shape) > 1
+        return min(task.shape) > 1 and not (self.variation and task.kind == "table")
 
     def cost(self, task: Task) -> float:  # noqa: D102
         return 12_000 * (6e-5 + 8e-10 * task.size * min(task.shape))

@@ -29,13 +29,15 @@ Floats = npt.NDArray[np.float64]
 _CHEAP = 0.5
 """Models that cost at most so many seconds are first, and say whether the data is a picture."""
 
-_FREE, _MULTIPLE = 3.0, 1.0
+_FREE, _MULTIPLE = 1.0, 1.0
 """Without a limit, judging may take so many seconds, or the longest fit and this multiple of it."""
 
 _CLEARLY = 2.0
 """Standard errors."""
 
-_DRAWS = 3
+_FEWEST_DRAWS, _DRAWS, _CLUSTERS = 3, 6, 40
+"""How many times entries are held out: more often if that makes fewer clusters than this."""
+
 _BLENDED = 3
 """Models of a blend, at most."""
 
@@ -103,9 +105,11 @@ class Tournament:
         executor: Executor | None = None,
     ) -> Tournament:
         """Draw held-out entries, and choose the models that are meant for the data."""
-        draws = [
-            _draw(task, fraction, np.random.default_rng([task.seed, 21, number])) for number in range(_DRAWS)
-        ]
+        draws: list[Judges] = []
+        while len(draws) < _FEWEST_DRAWS or (
+            len(draws) < _DRAWS and sum(judges.count for judges in draws) < _CLUSTERS
+        ):
+            draws.append(_draw(task, fraction, np.random.default_rng([task.seed, 21, len(draws)])))
         chosen = sorted((model for model in models if model.suits(task)), key=lambda each: each.cost(task))
         ends = time.monotonic() + time_limit
         return cls(task, draws, metric, [Entry(model) for model in chosen], ends, progress, executor)
