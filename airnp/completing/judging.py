@@ -156,7 +156,8 @@ def _copies(observed: Bools, wanted: int, rng: np.random.Generator) -> Copies | 
         return None
     labels, _ = ndimage.label(~observed)
     whole = [labels[box] == number + 1 for number, box in enumerate(ndimage.find_objects(labels))]
-    least = [_SLACK * min(float(observed.sum(k).min()), observed.shape[k] / 2) for k in (0, 1)]
+    emptiest = [float(observed.sum(axis).min()) for axis in (0, 1)]
+    least = [max(_SLACK * min(emptiest[k], observed.shape[k] / 2), 1) for k in (0, 1)]
     for shapes, fewest in ((_thin_lines(~observed), least), (whole, least), (whole, [1, 1])):
         found = _placed(observed, shapes, fewest, wanted, rng) if shapes else None
         if found is not None:

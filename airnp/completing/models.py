@@ -1,6 +1,6 @@
 """The models that compete in ``airnp.complete``: what they are meant for, what they cost, how they fit.
 
-A new model is a class with the four members of ``Model``, and a line in ``MODELS``.
+A new model is a class with the members of ``Model``, and a line in ``MODELS``.
 """
 
 from __future__ import annotations
@@ -118,6 +118,8 @@ class Model(Protocol):
     name : str
     uses_neighbours : bool
         Whether it expects an entry to resemble the ones beside it, as in a picture.
+    favourite_of : tuple of str
+        Kinds of data for which it is begun even if it takes long.
     """
 
     @property
@@ -125,6 +127,9 @@ class Model(Protocol):
 
     @property
     def uses_neighbours(self) -> bool: ...  # noqa: D102
+
+    @property
+    def favourite_of(self) -> tuple[str, ...]: ...  # noqa: D102
 
     def suits(self, task: Task) -> bool:
         """Return whether it is meant for such data."""
@@ -142,6 +147,7 @@ class Means:
 
     by_line: bool
     uses_neighbours: bool = False
+    favourite_of: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:  # noqa: D102
@@ -167,6 +173,7 @@ class Picture:
     method: Any
     seconds: float
     """For a million pixels, half of them missing."""
+    favourite_of: tuple[str, ...] = ()
     uses_neighbours: bool = True
 
     def suits(self, task: Task) -> bool:  # noqa: D102
@@ -201,6 +208,7 @@ class Lines:
 
     name: str
     turned: bool
+    favourite_of: tuple[str, ...] = ()
     uses_neighbours: bool = False
 
     def suits(self, task: Task) -> bool:  # noqa: D102
@@ -231,6 +239,7 @@ class LowRank:
 
     name: str = "low rank"
     uses_neighbours: bool = False
+    favourite_of: tuple[str, ...] = ()
 
     def suits(self, task: Task) -> bool:  # noqa: D102
         return min(task.shape) > 1
@@ -249,6 +258,7 @@ class SoftImpute:
 
     name: str = "SoftImpute"
     uses_neighbours: bool = False
+    favourite_of: tuple[str, ...] = ()
 
     def suits(self, task: Task) -> bool:  # noqa: D102
         return min(task.shape) > 1
@@ -266,6 +276,7 @@ class Neighbours:
 
     name: str = "nearest lines"
     uses_neighbours: bool = False
+    favourite_of: tuple[str, ...] = ()
 
     def suits(self, task: Task) -> bool:  # noqa: D102
         return find_spec("sklearn") is not None
@@ -285,6 +296,7 @@ class Ratings:
 
     name: str = "ratings"
     uses_neighbours: bool = False
+    favourite_of: tuple[str, ...] = ("ratings",)
 
     def suits(self, task: Task) -> bool:  # noqa: D102
         return task.kind == "ratings" or (task.kind == "matrix" and task.missing > _SPARSE)
@@ -310,6 +322,7 @@ class Factors:
     name: str
     graphs: bool = True
     variation: bool = False
+    favourite_of: tuple[str, ...] = ()
 
     @property
     def uses_neighbours(self) -> bool:  # noqa: D102
@@ -355,11 +368,11 @@ MODELS: list[Model] = [
     Means(by_line=True),
     Picture("linear", "linear", 9.0),
     Picture("smooth", "biharmonic", 2.0),
-    Picture("patches", "auto", 45.0),
+    Picture("patches", "auto", 45.0, favourite_of=("picture", "matrix")),
     LowRank(),
     Neighbours(),
     SoftImpute(),
-    Lines("rows", turned=False),
+    Lines("rows", turned=False, favourite_of=("table",)),
     Lines("columns", turned=True),
     Ratings(),
     Factors("DMF", graphs=False),

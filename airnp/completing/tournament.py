@@ -4,8 +4,8 @@ Models begin in the order of their cost. First the cheap ones say whether an ent
 it: if models that assume so predict held-out entries clearly better than models that do not, the data is a
 picture and only the former go on; if clearly worse, only the latter do; in doubt all do. An expensive model
 is begun if it fits into the time allowed, and stopped if its held-out error, going on as it did, would not
-become the lowest. Without a limit, the first of each kind is always begun. Models that may be the best are
-judged on more draws of held-out entries while time allows.
+become the lowest. Without a limit, the favourite of the kind of data, or else the first, is always begun.
+Models that may be the best are judged on more draws of held-out entries while time allows.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class Tournament:
         """Judge the models; an interrupt ends this early."""
         total = sum(entry.model.cost(self.task) for entry in self.entries)
         self._began = time.monotonic()
-        self._first: list[Entry | None] = []
+        self._first: list[Entry] = []
         try:
             with ShareBar(total, self.shown) as bar:
                 self._run(bar)
@@ -140,7 +140,9 @@ class Tournament:
         self._leave_out_the_other_kind()
         rest = [entry for entry in self.entries if entry not in cheap and not entry.note]
         for side in (True, False):
-            self._first.append(next((e for e in rest if e.model.uses_neighbours is side), None))
+            ours = [entry for entry in rest if entry.model.uses_neighbours is side]
+            favourites = [entry for entry in ours if self.task.kind in entry.model.favourite_of]
+            self._first += favourites or ours[:1]
         self._began = time.monotonic()
         if self.executor is not None:
             self._judge_all([entry for entry in rest if self._may_begin(entry)], bar)
@@ -171,7 +173,7 @@ class Tournament:
 
     def _may_begin(self, entry: Entry) -> bool:
         cost = entry.model.cost(self.task)
-        # Without a limit, one model beyond the cheap ones is begun for each kind that the data may be.
+        # Without a limit, some model beyond the cheap ones is begun for each kind that the data may be.
         free = entry in self._first and not np.isfinite(self.ends)
         if cost > self._left() and not free:
             entry.note = f"not begun: about {cost:.0f} s"

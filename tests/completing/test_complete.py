@@ -30,6 +30,7 @@ class Fixed:
     matrix: Any
     seconds: float = 0.0
     uses_neighbours: bool = False
+    favourite_of: tuple[str, ...] = ()
 
     def suits(self, task: Task) -> bool:
         return True
@@ -84,6 +85,10 @@ def test_what_has_not_the_time_is_not_begun() -> None:
     assert np.isfinite(next(score.error for score in found.ranking if score.model == "first"))
     assert found.ranking[-1].note == "not begun: about 1000000 s"
     assert np.isnan(found.ranking[-1].error)
+    favourite = Fixed("favourite", TRUTH, seconds=2e5, favourite_of=("matrix",))
+    found = airnp.complete(TRUTH, SEEN, models=[*CHEAP, first, favourite])
+    assert found.model == "favourite"
+    assert found.ranking[-1].model == "first"
 
 
 def test_a_model_that_fails_does_not_end_the_others() -> None:
