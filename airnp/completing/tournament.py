@@ -251,11 +251,12 @@ class Tournament:
 
     def _losses(self, judges: Judges, predicted: Floats) -> Floats:
         if self.metric == "auc":
-            return 1 - _ranks(predicted, judges.truth > judges.truth.min())
-        if self.task.kind == "binary":
-            predicted = self.decided(predicted)
-        errors = np.abs(predicted - judges.truth) / (1.0 if self.task.kind == "table" else judges.scale)
-        sizes = errors if self.metric == "mae" else errors**2
+            sizes = 1 - _ranks(predicted, judges.truth > judges.truth.min())
+        else:
+            if self.task.kind == "binary":
+                predicted = self.decided(predicted)
+            errors = np.abs(predicted - judges.truth) / (1.0 if self.task.kind == "table" else judges.scale)
+            sizes = errors if self.metric == "mae" else errors**2
         return np.asarray(np.bincount(judges.clusters, weights=sizes) / np.bincount(judges.clusters))
 
     def decided(self, matrix: Floats) -> Floats:
@@ -357,9 +358,19 @@ def _fit(model: Model, task: Task) -> tuple[Answer | Exception, float]:
 
 
 def _ranks(scores: Floats, positive: npt.NDArray[np.bool_]) -> Floats:
-    """Return for each positive entry the share of negative ones with a lower score."""
-    others = np.sort(scores[~positive])
-    if not len(others) or not positive.any():
-        return np.full(2, 0.5)
-    below, upto = (np.searchsorted(others, scores[positive], side) for side in ("left", "right"))
-    return np.asarray((below + upto) / (2 * len(others)))
+    """Return one number for each entry, whose mean is the area under the ROC curve.
+
+    With P positive and Q negative entries, :math:`p_i` the share of negative ones that positive entry i
+    beats, and :math:`q_j` the share of positive ones that beat negative entry j, these are
+    :math:`A + (p_i - A)(P + Q)/P` and :math:`A + (q_j - A)(P + Q)/Q`. The square of their standard error is
+    that of A: var p / P + var q / Q (DeLong and others, 1988).
+    """
+    found = np.full(len(scores), 0.5)
+    if positive.all() or not positive.any():
+        return found
+    for side, sign in ((positive, 1.0), (~positive, -1.0)):
+        others = np.sort(sign * scores[~side])
+        below, upto = (np.searchsorted(others, sign * scores[side], way) for way in ("left", "right"))
+        beaten = (below + upto) / (2 * len(others))
+        found[side] = beaten.mean() + (beaten - beaten.mean()) * len(scores) / side.sum()
+    return found

@@ -13,7 +13,7 @@ from scipy.ndimage import gaussian_filter
 import airnp
 from airnp.completing.completion import cross_fit
 from airnp.completing.models import MODELS, Answer, LowRank, Means, Picture, Task
-from airnp.completing.tournament import Tournament, _Curve
+from airnp.completing.tournament import Tournament, _Curve, _ranks
 from tests.conftest import Backend
 
 RNG = np.random.default_rng(0)
@@ -144,6 +144,20 @@ def test_binary_data_get_the_likelier_value_unless_squares_count() -> None:
     assert order.expected < 0.1  # 1 − AUC
     with pytest.raises(ValueError, match=r"^metric: 'auc' is for binary data, got a matrix"):
         airnp.complete(TRUTH, SEEN, metric="auc")
+
+
+def test_the_area_under_the_curve_has_the_standard_error_of_both_sides() -> None:
+    rng = np.random.default_rng(7)
+    areas, unsure = [], []
+    for _ in range(400):
+        positive = np.arange(60) < 50  # few negative entries make it unsure
+        parts = _ranks(rng.normal(size=60) + positive, positive)
+        areas.append(parts.mean())
+        unsure.append(parts.std() / np.sqrt(60))
+    truth = 0.7602  # of two normal distributions, one standard deviation apart
+    assert np.mean(areas) == pytest.approx(truth, abs=0.02)
+    assert np.mean(unsure) == pytest.approx(np.std(areas), rel=0.1)
+    assert (_ranks(np.ones(3), np.array([True, False, True])) == 0.5).all()
 
 
 def test_columns_of_a_frame_may_have_units_and_kinds() -> None:
