@@ -32,9 +32,6 @@ Floats = npt.NDArray[np.float64]
 _HOLES, _MOST = 10, 0.2
 """Hold out at least this many copies of holes, but at most this share of the entries."""
 
-_SCATTERED = 100
-"""Hold out at least this many entries, but at most a tenth of them."""
-
 _TRIES, _TOUCHING = 1000, 60
 """Copies to try, and how many in a row may touch a hole before one of them is accepted anyway."""
 
@@ -77,7 +74,13 @@ class Judges:
 
     @classmethod
     def draw(
-        cls, values: npt.NDArray[Any], observed: Bools, fraction: float, rng: np.random.Generator
+        cls,
+        values: npt.NDArray[Any],
+        observed: Bools,
+        fraction: float,
+        rng: np.random.Generator,
+        by_column: bool = False,
+        before: Bools | None = None,
     ) -> Judges:
         """Draw held-out entries of a matrix.
 
@@ -89,6 +92,11 @@ class Judges:
         fraction : float
             Share of the observed entries to hold out; more where that makes fewer than ten holes.
         rng : Generator
+        by_column : bool
+            Whether to hold out scattered entries from columns in proportion to their gaps.
+        before : ndarray of bool (m, n), optional
+            Entries that have been held out already; scattered ones are held out again only if no others are
+            left.
 
         Examples
         --------
@@ -102,11 +110,16 @@ class Judges:
         seen = values[observed].astype(np.float64)
         # Equal entries have no range; as in a fit, their size takes its place.
         scale = float(seen.max() - seen.min()) or abs(float(seen[0])) or 1.0
-        wanted = max(how_many(len(seen), fraction), min(_SCATTERED, len(seen) // 10))
+        wanted = how_many(len(seen), fraction)
         copies = _copies(observed, wanted, rng)
         in_holes = copies is not None
         if copies is None:
-            held = scattered(observed, wanted, rng)
+            weights = np.ones(observed.shape)
+            if by_column:
+                weights *= (~observed).sum(axis=0) / np.maximum(observed.sum(axis=0), 1)
+            if before is not None:
+                weights[before] = 0.0
+            held = scattered(observed, wanted, rng, weights)
             labels = np.full(held.shape, -1)
             labels[held] = np.arange(held.sum())
             gaps = np.ones(int((~observed).sum()), dtype=np.int64)

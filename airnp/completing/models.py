@@ -264,7 +264,7 @@ class SoftImpute:
         return min(task.shape) > 1
 
     def cost(self, task: Task) -> float:  # noqa: D102
-        return 0.05 + 3e-7 * task.size * min(task.shape)
+        return 0.05 + 9e-7 * task.size * min(task.shape)
 
     def fit(self, task: Task) -> Answer:  # noqa: D102
         return Answer(np.asarray(soft_impute(task.values, task.observed, seed=task.seed)))
@@ -372,7 +372,7 @@ MODELS: list[Model] = [
     LowRank(),
     Neighbours(),
     SoftImpute(),
-    Lines("rows", turned=False, favourite_of=("table",)),
+    Lines("rows", turned=False, favourite_of=("table", "matrix")),
     Lines("columns", turned=True),
     Ratings(),
     Factors("DMF", graphs=False),

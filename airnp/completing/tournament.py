@@ -26,7 +26,7 @@ from airnp.training.progress import ShareBar
 
 Floats = npt.NDArray[np.float64]
 
-_CHEAP = 0.5
+_CHEAP = 0.25
 """Models that cost at most so many seconds are first, and say whether the data is a picture."""
 
 _FREE, _MULTIPLE = 1.0, 1.0
@@ -35,7 +35,7 @@ _FREE, _MULTIPLE = 1.0, 1.0
 _CLEARLY = 2.0
 """Standard errors."""
 
-_FEWEST_DRAWS, _DRAWS, _CLUSTERS = 3, 6, 40
+_FEWEST_DRAWS, _DRAWS, _CLUSTERS = 3, 8, 200
 """How many times entries are held out: more often if that makes fewer clusters than this."""
 
 _BLENDED = 3
@@ -87,6 +87,7 @@ class Tournament:
     draws: list[Judges]
     metric: str
     entries: list[Entry]
+    fraction: float
     ends: float
     shown: bool = False
     executor: Executor | None = None
@@ -105,14 +106,19 @@ class Tournament:
         executor: Executor | None = None,
     ) -> Tournament:
         """Draw held-out entries, and choose the models that are meant for the data."""
-        draws: list[Judges] = []
-        while len(draws) < _FEWEST_DRAWS or (
-            len(draws) < _DRAWS and sum(judges.count for judges in draws) < _CLUSTERS
-        ):
-            draws.append(_draw(task, fraction, np.random.default_rng([task.seed, 21, len(draws)])))
         chosen = sorted((model for model in models if model.suits(task)), key=lambda each: each.cost(task))
         ends = time.monotonic() + time_limit
-        return cls(task, draws, metric, [Entry(model) for model in chosen], ends, progress, executor)
+        found = cls(task, [], metric, [Entry(model) for model in chosen], fraction, ends, progress, executor)
+        found._draw_again()
+        return found
+
+    def _draw_again(self) -> None:
+        """Hold out other entries."""
+        rng = np.random.default_rng([self.task.seed, 21, len(self.draws)])
+        before = np.zeros(self.task.shape, bool)
+        for judges in self.draws:
+            before |= judges.held_out
+        self.draws.append(_draw(self.task, self.fraction, rng, before))
 
     @property
     def judged(self) -> list[Entry]:
@@ -141,8 +147,10 @@ class Tournament:
         rest = [entry for entry in self.entries if entry not in cheap and not entry.note]
         for side in (True, False):
             ours = [entry for entry in rest if entry.model.uses_neighbours is side]
-            favourites = [entry for entry in ours if self.task.kind in entry.model.favourite_of]
-            self._first += favourites or ours[:1]
+            has_favourites = any(
+                e.model.uses_neighbours is side and self._is_favourite(e) for e in self.entries
+            )
+            self._first += filter(self._is_favourite, ours) if has_favourites else ours[:1]
         self._began = time.monotonic()
         if self.executor is not None:
             self._judge_all([entry for entry in rest if self._may_begin(entry)], bar)
@@ -152,11 +160,19 @@ class Tournament:
                     bar.advance(entry.model.name, 0)
                     self.judge(entry, 0)
                 bar.advance(entry.model.name, entry.model.cost(self.task))
-        for draw in range(1, len(self.draws)):
-            for entry in self._in_question(draw):
+        for draw in range(1, _DRAWS):
+            entries = self._in_question(draw)
+            enough = sum(judges.count for judges in self.draws) >= _CLUSTERS
+            if not entries or (draw >= _FEWEST_DRAWS and enough) or self._left() <= 2 * entries[0].seconds:
+                break
+            self._draw_again()
+            for entry in entries:
                 if len(entry.predictions) == draw and self._left() > 2 * entry.seconds:
                     bar.advance(entry.model.name, 0)
                     self.judge(entry, draw)
+
+    def _is_favourite(self, entry: Entry) -> bool:
+        return self.task.kind in entry.model.favourite_of
 
     def _judge_all(self, entries: list[Entry], bar: ShareBar) -> None:
         """Judge models by the first draw: in the executor, or one after the other."""
@@ -332,12 +348,15 @@ class _Curve:
         return self.errors[-1] - 2 * max(fell, 0.0) > best
 
 
-def _draw(task: Task, fraction: float, rng: np.random.Generator) -> Judges:
+def _draw(task: Task, fraction: float, rng: np.random.Generator, before: npt.NDArray[np.bool_]) -> Judges:
     """Draw held-out entries; columns that are missing together are held out together."""
+    by_column = task.kind == "table"
     if task.owners is None:
-        return Judges.draw(task.values, task.observed, fraction, rng)
+        return Judges.draw(task.values, task.observed, fraction, rng, by_column, before)
     _, first, place = np.unique(task.owners, return_index=True, return_inverse=True)
-    judges = Judges.draw(task.values[:, first], task.observed[:, first], fraction, rng)
+    judges = Judges.draw(
+        task.values[:, first], task.observed[:, first], fraction, rng, by_column, before[:, first]
+    )
     labels = np.full(judges.held_out.shape, -1)
     labels[judges.held_out] = judges.clusters
     wide = labels[:, place]
