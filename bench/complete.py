@@ -172,7 +172,7 @@ def report(found: list[dict[str, Any]]) -> str:
 
 def _ratio(error: float, best: float) -> float:
     """Return the ratio of two errors, 1 if both are nothing beside the range of the data."""
-    return (error + NOTHING) / (best + NOTHING)
+    return max(error, NOTHING) / max(best, NOTHING)
 
 
 def summary(found: list[dict[str, Any]]) -> str:

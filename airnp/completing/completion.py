@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 import warnings
+from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from os import PathLike, fsdecode
@@ -655,7 +656,7 @@ def _expected(
     judged = [entry for entry in tournament.judged if len(entry.predictions) >= count]
     errors = np.stack([tournament.losses(entry, count) for entry in judged])
     rng = np.random.default_rng([tournament.task.seed, 22])
-    losses = cross_fit(errors, rng)
+    losses = cross_fit(errors, rng, tournament.choice(judged))
     if len(members) > 1:
         losses = np.minimum(losses.mean(), tournament._mixed_losses(members, weights, count).mean()) * (
             losses / losses.mean()
@@ -682,7 +683,11 @@ def _scores(tournament: Tournament, weights: dict[str, float]) -> list[Score]:
     return found
 
 
-def cross_fit(errors: Floats, rng: np.random.Generator) -> Floats:
+def _lowest(errors: Floats) -> int:
+    return int(errors.mean(axis=1).argmin())
+
+
+def cross_fit(errors: Floats, rng: np.random.Generator, choose: Callable[[Floats], int] = _lowest) -> Floats:
     """Return the error in each cluster of the model that all other parts of the clusters choose.
 
     Parameters
@@ -690,6 +695,8 @@ def cross_fit(errors: Floats, rng: np.random.Generator) -> Floats:
     errors : ndarray (models, clusters)
     rng : Generator
         Divides the clusters into five parts, or as many as there are if fewer.
+    choose : callable
+        Returns the place of a model, given the errors in some clusters; by default of the lowest mean.
 
     Returns
     -------
@@ -706,5 +713,5 @@ def cross_fit(errors: Floats, rng: np.random.Generator) -> Floats:
     expected = np.empty(clusters)
     for part in np.array_split(rng.permutation(clusters), min(_FOLDS, clusters)):
         others = np.delete(errors, part, axis=1)
-        expected[part] = errors[int(others.mean(axis=1).argmin()), part]
+        expected[part] = errors[choose(others), part]
     return expected

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -283,6 +283,27 @@ class Tournament:
             return np.asarray(np.clip(matrix, low, high))
         return np.where(matrix > (low + high) / 2, high, low)
 
+    def choice(self, entries: Sequence[Entry]) -> Callable[[Floats], int]:
+        """Return a function that chooses one of the models, given their losses (models, clusters).
+
+        It is the one with the lowest mean, or a favourite of the kind of data if that is not worse by more
+        than a standard error.
+        """
+        kind = self.task.kind
+        if kind == "matrix":
+            kind = "picture" if entries[0].model.uses_neighbours else ""
+        favourites = [k for k, entry in enumerate(entries) if kind in entry.model.favourite_of]
+
+        def choose(losses: Floats) -> int:
+            best = int(losses.mean(axis=1).argmin())
+            for k in favourites:
+                worse = losses[k] - losses[best]
+                if worse.mean() <= standard_error(worse):
+                    return k
+            return best
+
+        return choose
+
     def blend(self) -> tuple[list[Entry], Floats]:
         """Return the best model, or several with the weights of a mean that is clearly better.
 
@@ -291,8 +312,9 @@ class Tournament:
         """
         count = len(self.judged[0].predictions)
         used = [entry for entry in self.judged if len(entry.predictions) >= count]
-        used = sorted(used, key=lambda entry: self.losses(entry, count).mean())[:_BLENDED]
-        best = used[0]
+        used = sorted(used, key=lambda entry: self.losses(entry, count).mean())
+        best = used[self.choice(used)(np.stack([self.losses(entry, count) for entry in used]))]
+        used = [best, *(entry for entry in used if entry is not best)][:_BLENDED]
         alone = [best], np.ones(1)
         if len(used) < 2 or self.metric == "auc":
             return alone

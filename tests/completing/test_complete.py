@@ -131,6 +131,15 @@ def test_a_blend_is_taken_only_if_it_is_clearly_better() -> None:
     assert alone.model == "one"
 
 
+def test_a_favourite_is_taken_unless_another_is_clearly_better() -> None:
+    usual = Fixed("usual", TRUTH, favourite_of=("table",))
+    losses = np.random.default_rng(8).exponential(size=(2, 400))
+    for kind, other, winner in (("table", 0.97, 1), ("table", 0.7, 0), ("ratings", 0.97, 0)):
+        tournament = Tournament.of(Task(TRUTH, SEEN, kind), [Fixed("other", TRUTH), usual], "mae")
+        scaled = losses / losses.mean(axis=1, keepdims=True) * [[other], [1.0]]
+        assert tournament.choice(tournament.entries)(scaled) == winner
+
+
 def test_binary_data_get_the_likelier_value_unless_squares_count() -> None:
     rng = np.random.default_rng(4)
     truth = (rng.random((40, 1)) * rng.random((1, 30)) > 0.3) * 1.0
