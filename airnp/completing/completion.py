@@ -30,7 +30,7 @@ from airnp.results.files import index_from_plain, index_to_plain, naming_file, r
 from airnp.results.history import History
 from airnp.results.intervals import check_enough, checked_level, half_widths
 from airnp.results.result import FitResult
-from airnp.tables.kinds import FrameCode, kinds_of
+from airnp.tables.kinds import FrameCode, kinds_of, nullable_type
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
@@ -209,8 +209,6 @@ class Completion:
     def save(self, path: str | PathLike[str]) -> None:
         """Write all but ``result``, which has a ``save`` of its own, to one ``.npz`` file."""
         source = self._source
-        if source.code is not None and any(column.kind != "number" for column in source.code.columns):
-            raise ValueError("save: expected a table of numbers only; save completed() instead")
         arrays: dict[str, Any] = {"matrix": self._matrix, "values": source.values, "mask": source.observed}
         arrays["raw"] = source.raw
         arrays |= {f"calibration_{name}": array for name, array in vars(self._calibration).items()}
@@ -231,11 +229,9 @@ class Completion:
             "seconds",
             "seed",
         )
-        labels = None
-        if source.frame is not None:
-            labels = [index_to_plain(index) for index in (source.frame.index, source.frame.columns)]
         header = {name: getattr(self, name) for name in names}
-        header |= {"ranking": [vars(score) for score in self.ranking], "labels": labels}
+        header |= {"ranking": [vars(score) for score in self.ranking]}
+        header |= {"frame": None if source.frame is None else _frame_to_plain(source.frame)}
         write_archive(Path(fsdecode(path)), {**header, "format": "airnp result", "version": 1}, arrays)
 
     @classmethod
@@ -245,10 +241,9 @@ class Completion:
             header, arrays = read_archive(file)
             scaling = ColumnScaling(arrays["center"], arrays["scale"]) if "center" in arrays else None
             source = _Source(arrays["values"], arrays["mask"], arrays["raw"], scaling)
-            if header["labels"] is not None:
-                labels = Labels(*map(index_from_plain, header["labels"]))
-                frame = labels.put_on(np.where(source.observed, source.raw, np.nan))
-                source = replace(source, frame=frame, code=FrameCode(kinds_of(frame, [])))
+            if header["frame"] is not None:
+                frame = _frame_from_plain(header["frame"])
+                source = replace(source, frame=frame, code=FrameCode(kinds_of(frame)))
             if "bounds_low" in arrays:
                 bounds = Bounds(*(arrays[f"bounds_{name}"] for name in ("low", "high", "whole")))
                 source = replace(source, bounds=bounds)
@@ -273,6 +268,38 @@ class Completion:
             numbers = f"{score.error:9.5f} {score.standard_error:9.5f} {score.seconds:8.2f}"
             lines.append(f"{score.model:<14} {numbers}  {score.note}".rstrip())
         return "\n".join(lines)
+
+
+def _frame_to_plain(frame: Any) -> dict[str, Any]:
+    """Return a DataFrame as JSON can hold it; categories are stored beside their codes."""
+    from pandas import Index
+
+    stored: list[dict[str, Any]] = []
+    for place in range(frame.shape[1]):
+        column = frame.iloc[:, place]
+        plain: dict[str, Any] = {}
+        if hasattr(column.dtype, "categories"):
+            plain = {"categories": index_to_plain(column.cat.categories), "ordered": column.dtype.ordered}
+            column = column.cat.codes
+        stored.append({**plain, "values": index_to_plain(Index(column))})
+    return {"index": index_to_plain(frame.index), "names": index_to_plain(frame.columns), "columns": stored}
+
+
+def _frame_from_plain(stored: dict[str, Any]) -> Any:
+    """Return the DataFrame that :func:`_frame_to_plain` stored."""
+    from pandas import Categorical, DataFrame, Series
+
+    index = index_from_plain(stored["index"])
+    columns = []
+    for plain in stored["columns"]:
+        values = index_from_plain(plain["values"])
+        if "categories" in plain:
+            categories = index_from_plain(plain["categories"])
+            values = Categorical.from_codes(values, categories, plain["ordered"])
+        columns.append(Series(values, index=index))
+    frame = DataFrame(dict(enumerate(columns)), index=index)
+    frame.columns = index_from_plain(stored["names"])
+    return frame
 
 
 _UNITS = dict.fromkeys(KINDS, "the range") | {"table": "standard deviations"}
@@ -326,7 +353,10 @@ class _Source:
     @classmethod
     def _read_frame(cls, frame: Any, mask: Any, bounds: Any) -> _Source:
         if mask is not None:
-            frame = frame.where(to_numpy(read(np.zeros(frame.shape), mask).mask).astype(bool))
+            seen = to_numpy(read(np.zeros(frame.shape), mask).mask).astype(bool)
+            # NumPy's whole numbers and booleans have no gaps, those of pandas have.
+            types = {name: nullable_type(dtype) for name, dtype in frame.dtypes.items()}
+            frame = frame.astype({name: found for name, found in types.items() if found}).where(seen)
         code = FrameCode(kinds_of(frame))
         if not len(code.owners):
             raise ValueError("Y: no column is left for a model; all of them only tell rows apart")

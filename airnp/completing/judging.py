@@ -29,7 +29,7 @@ from airnp.data.holdout import have_holes, how_many, scattered
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
 
-_HOLES, _MOST = 10, 0.2
+_HOLES, _MOST = 10, 0.1
 """Hold out at least this many copies of holes, but at most this share of the entries."""
 
 _TRIES, _TOUCHING = 1000, 60
@@ -119,7 +119,7 @@ class Judges:
                 weights *= (~observed).sum(axis=0) / np.maximum(observed.sum(axis=0), 1)
             if before is not None:
                 weights[before] = 0.0
-            held = scattered(observed, wanted, rng, weights)
+            held = scattered(observed, wanted, rng, None if weights.all() else weights)
             labels = np.full(held.shape, -1)
             labels[held] = np.arange(held.sum())
             gaps = np.ones(int((~observed).sum()), dtype=np.int64)

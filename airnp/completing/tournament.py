@@ -38,6 +38,9 @@ _CLEARLY = 2.0
 _FEWEST_DRAWS, _DRAWS, _CLUSTERS = 3, 8, 200
 """How many times entries are held out: more often if that makes fewer clusters than this."""
 
+_HELD_OUT = 0.5
+"""Share of the observed entries that all draws together hold out, at most."""
+
 _BLENDED = 3
 """Models of a blend, at most."""
 
@@ -112,6 +115,16 @@ class Tournament:
         found._draw_again()
         return found
 
+    def _have_enough(self) -> bool:
+        """Return whether there are enough draws, or no entries for another one."""
+        clusters = sum(judges.count for judges in self.draws)
+        held = sum(judges.held_out.sum() for judges in self.draws)
+        mean = held / len(self.draws)
+        return bool(
+            (len(self.draws) >= _FEWEST_DRAWS and clusters >= _CLUSTERS)
+            or held + mean > _HELD_OUT * self.task.observed.sum()
+        )
+
     def _draw_again(self) -> None:
         """Hold out other entries."""
         rng = np.random.default_rng([self.task.seed, 21, len(self.draws)])
@@ -162,8 +175,7 @@ class Tournament:
                 bar.advance(entry.model.name, entry.model.cost(self.task))
         for draw in range(1, _DRAWS):
             entries = self._in_question(draw)
-            enough = sum(judges.count for judges in self.draws) >= _CLUSTERS
-            if not entries or (draw >= _FEWEST_DRAWS and enough) or self._left() <= 2 * entries[0].seconds:
+            if not entries or self._have_enough() or self._left() <= 2 * entries[0].seconds:
                 break
             self._draw_again()
             for entry in entries:

@@ -195,6 +195,18 @@ def test_columns_of_a_frame_may_have_units_and_kinds() -> None:
         found.interval()
 
 
+def test_whole_numbers_stay_whole_under_a_mask() -> None:
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(5)
+    size = rng.normal(size=50)
+    frame = pandas.DataFrame({"a": (20 * size).round().astype("int32"), "b": size, "c": size > 0})
+    mask = np.stack([rng.random(50) < 0.8, np.ones(50, bool), rng.random(50) < 0.8], axis=1)
+    filled = airnp.complete(frame, mask, models=CHEAP).completed()
+    assert [str(dtype) for dtype in filled.dtypes] == ["Int32", "float64", "boolean"]
+    assert (filled["a"] - frame["a"]).abs().max() <= 4
+    assert (filled["c"] == frame["c"]).mean() > 0.9
+
+
 def test_columns_of_unequal_scale_are_a_table() -> None:
     scales = 10.0 ** (np.arange(18) % 5 * 2)
     found = airnp.complete(TRUTH * scales, SEEN, models=CHEAP)
@@ -262,6 +274,34 @@ def test_save_and_load(tmp_path: Any) -> None:
         np.testing.assert_array_equal(again.interval(0.8), found.interval(0.8))
         assert str(again) == str(found)
         assert type(again.X) is type(found.X)
+
+
+def test_save_and_load_a_table_of_all_kinds(tmp_path: Any) -> None:
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(6)
+    size = rng.normal(size=60)
+    frame = pandas.DataFrame(
+        {
+            "id": np.arange(1, 61),
+            "size": size,
+            "name": [f"p{k}" for k in range(60)],
+            "age": pandas.array((40 + 9 * size).round().astype(int), dtype="Int64"),
+            "city": pandas.Series(np.where(size > 0, "A", "B")).mask(rng.random(60) < 0.2),
+            "grade": pandas.Categorical(
+                np.where(size > 0, "high", "low"), ["low", "middle", "high"], ordered=True
+            ),
+            "day": pandas.to_datetime("2020-01-01") + pandas.to_timedelta((9 * size).round(), unit="D"),
+        },
+        index=[f"row {k}" for k in range(60)],
+    )
+    for place in (3, 5, 6):
+        frame.iloc[rng.permutation(60)[:12], place] = None
+    found = airnp.complete(frame, models=CHEAP)
+    found.save(tmp_path / "a.npz")
+    again = airnp.Completion.load(tmp_path / "a.npz")
+    pandas.testing.assert_frame_equal(again.completed(), found.completed())
+    assert (again.completed().dtypes == frame.dtypes).all()
+    assert (again.completed()[["id", "name"]] == frame[["id", "name"]]).all(axis=None)
 
 
 def test_scores_are_a_table() -> None:
