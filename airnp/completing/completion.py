@@ -615,7 +615,7 @@ def _finish(tournament: Tournament, source: _Source, began: float) -> Completion
     members, weights = tournament.blend()
     answers, reason = _refit(tournament, members)
     task, metric = tournament.task, tournament.metric
-    count = min(len(entry.predictions) for entry in members)
+    count = tournament.rounds
     matrix = sum((w * a.matrix for w, a in zip(weights, answers, strict=True)), np.zeros(()))
     if task.kind == "binary":
         matrix = tournament.decided(np.asarray(matrix))
@@ -683,7 +683,7 @@ def _expected(
     tournament: Tournament, members: list[Entry], weights: Floats, count: int
 ) -> tuple[float, float]:
     """Return the error to expect on missing entries, and its standard error."""
-    judged = [entry for entry in tournament.judged if len(entry.predictions) >= count]
+    judged = tournament.finalists
     errors = np.stack([tournament.losses(entry, count) for entry in judged])
     rng = np.random.default_rng([tournament.task.seed, 22])
     losses = cross_fit(errors, rng, tournament.choice(judged))
@@ -698,9 +698,8 @@ def _expected(
 
 
 def _scores(tournament: Tournament, weights: dict[str, float]) -> list[Score]:
-    judged = tournament.judged
     found = []
-    for entry in [*judged, *(entry for entry in tournament.entries if entry not in judged)]:
+    for entry in tournament.entries:
         name, count = entry.model.name, len(entry.predictions)
         error = unsure = float("nan")
         if count:
@@ -710,7 +709,9 @@ def _scores(tournament: Tournament, weights: dict[str, float]) -> list[Score]:
                 error, unsure = error**0.5, unsure / (2 * max(error**0.5, 1e-300))
         note = f"{weights[name]:.0%} of the answer" if name in weights else entry.note
         found.append(Score(name, error, unsure, count, entry.seconds, note))
-    return found
+    return sorted(
+        found, key=lambda score: (-weights.get(score.model, 0.0), np.nan_to_num(score.error, nan=np.inf))
+    )
 
 
 def _lowest(errors: Floats) -> int:

@@ -83,6 +83,8 @@ class Tournament:
     draws : list of Judges
     metric : {"mae", "rmse", "auc"}
     entries : list of Entry
+    rounds : int
+        How many draws have judged all models that may be the best.
     interrupted : bool
     """
 
@@ -94,6 +96,7 @@ class Tournament:
     ends: float
     shown: bool = False
     executor: Executor | None = None
+    rounds: int = 1
     interrupted: bool = False
 
     @classmethod
@@ -139,6 +142,12 @@ class Tournament:
         found = [entry for entry in self.entries if entry.predictions]
         return sorted(found, key=lambda entry: self.losses(entry).mean())
 
+    @property
+    def finalists(self) -> list[Entry]:
+        """Entries that all rounds have judged, the best first."""
+        found = [entry for entry in self.entries if len(entry.predictions) >= self.rounds]
+        return sorted(found, key=lambda entry: self.losses(entry, self.rounds).mean())
+
     def run(self) -> None:
         """Judge the models; an interrupt ends this early."""
         total = sum(entry.model.cost(self.task) for entry in self.entries)
@@ -173,15 +182,18 @@ class Tournament:
                     bar.advance(entry.model.name, 0)
                     self.judge(entry, 0)
                 bar.advance(entry.model.name, entry.model.cost(self.task))
-        for draw in range(1, _DRAWS):
-            entries = self._in_question(draw)
-            if not entries or self._have_enough() or self._left() <= 2 * entries[0].seconds:
+        while len(self.draws) < _DRAWS:
+            entries = self._in_question()
+            needed = sum(entry.seconds for entry in entries)
+            if not entries or self._have_enough() or self._left() <= needed + entries[0].seconds:
                 break
             self._draw_again()
             for entry in entries:
-                if len(entry.predictions) == draw and self._left() > 2 * entry.seconds:
-                    bar.advance(entry.model.name, 0)
-                    self.judge(entry, draw)
+                bar.advance(entry.model.name, 0)
+                self.judge(entry, len(self.draws) - 1)
+            if not any(len(entry.predictions) == len(self.draws) for entry in entries):
+                break
+            self.rounds = len(self.draws)
 
     def _is_favourite(self, entry: Entry) -> bool:
         return self.task.kind in entry.model.favourite_of
@@ -232,17 +244,17 @@ class Tournament:
             if not entry.predictions and entry.model.uses_neighbours in wrong:
                 entry.note = "the data is no picture" if wrong == [True] else "the data is a picture"
 
-    def _in_question(self, draw: int) -> list[Entry]:
-        """Return models whose error may be the lowest, judged by all draws before this one."""
-        if not self.judged or len(self.judged[0].predictions) < draw:
+    def _in_question(self) -> list[Entry]:
+        """Return models whose error may be the lowest, judged by all draws so far."""
+        ours = self.finalists
+        if not ours:
             return []
-        best = self.judged[0]
-        found = [best]
-        for entry in self.judged[1 : 2 * _BLENDED]:
-            if len(entry.predictions) >= draw:
-                worse = self.losses(entry, draw) - self.losses(best, draw)
-                if worse.mean() <= _CLEARLY * standard_error(worse):
-                    found.append(entry)
+        best = self.losses(ours[0], self.rounds)
+        found = [ours[0]]
+        for entry in ours[1 : 2 * _BLENDED]:
+            worse = self.losses(entry, self.rounds) - best
+            if worse.mean() <= _CLEARLY * standard_error(worse):
+                found.append(entry)
         return found
 
     def judge(self, entry: Entry, draw: int) -> None:
@@ -322,9 +334,7 @@ class Tournament:
         Half of the clusters choose the weights, and the other half compares: the mean has to be better by
         more than its standard error.
         """
-        count = len(self.judged[0].predictions)
-        used = [entry for entry in self.judged if len(entry.predictions) >= count]
-        used = sorted(used, key=lambda entry: self.losses(entry, count).mean())
+        count, used = self.rounds, self.finalists
         best = used[self.choice(used)(np.stack([self.losses(entry, count) for entry in used]))]
         used = [best, *(entry for entry in used if entry is not best)][:_BLENDED]
         alone = [best], np.ones(1)

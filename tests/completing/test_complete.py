@@ -203,7 +203,7 @@ def test_whole_numbers_stay_whole_under_a_mask() -> None:
     mask = np.stack([rng.random(50) < 0.8, np.ones(50, bool), rng.random(50) < 0.8], axis=1)
     filled = airnp.complete(frame, mask, models=CHEAP).completed()
     assert [str(dtype) for dtype in filled.dtypes] == ["Int32", "float64", "boolean"]
-    assert (filled["a"] - frame["a"]).abs().max() <= 4
+    assert (filled["a"] - frame["a"]).abs().max() < 10
     assert (filled["c"] == frame["c"]).mean() > 0.9
 
 
