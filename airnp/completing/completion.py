@@ -549,8 +549,7 @@ def complete(
             stacklevel=2,
         )
     if progress:
-        seconds = 2 * max(entry.model.cost(task) for entry in tournament.entries)
-        sys.stderr.write(f"{len(tournament.entries)} models, at most about {seconds:.0f} s\n")
+        sys.stderr.write(f"{len(tournament.entries)} models, about {tournament.estimate:.0f} s\n")
     tournament.run()
     return _finish(tournament, source, began)
 

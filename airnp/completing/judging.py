@@ -22,7 +22,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from scipy import ndimage
 
 from airnp.data.holdout import have_holes, how_many, scattered
 
@@ -165,6 +164,8 @@ def _copies(observed: Bools, wanted: int, rng: np.random.Generator) -> Copies | 
     predicts half a line from its other half does not predict it from nothing. Thin lines that cross are one
     hole, which could not be moved in this way; there, each line is a shape of its own.
     """
+    from scipy import ndimage
+
     if not have_holes(observed):
         return None
     labels, _ = ndimage.label(~observed)
@@ -182,6 +183,8 @@ def _placed(
     observed: Bools, shapes: list[Bools], fewest: Sequence[float], wanted: int, rng: np.random.Generator
 ) -> npt.NDArray[np.int64] | None:
     """Return the number of the copy at each entry, −1 elsewhere; None if fewer than two have a place."""
+    from scipy import ndimage
+
     sizes = np.array([shape.sum() for shape in shapes], dtype=float)
     typical = float((sizes**2).sum() / sizes.sum())
     wanted = max(wanted, min(round(_HOLES * typical), round(_MOST * observed.sum())))
@@ -214,6 +217,8 @@ def _placed(
 
 def _thin_lines(missing: Bools) -> list[Bools]:
     """Return the rows and columns, or parts of them, that gaps consist of; none if gaps are wider."""
+    from scipy import ndimage
+
     along, across = (ndimage.label(missing, _LINE if axis else _LINE.T)[0] for axis in (1, 0))
     lengths = [np.bincount(labels.ravel())[labels] for labels in (along, across)]
     if np.median(np.minimum(*lengths)[missing]) > 1:

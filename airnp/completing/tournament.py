@@ -128,6 +128,14 @@ class Tournament:
             or held + mean > _HELD_OUT * self.task.observed.sum()
         )
 
+    @property
+    def estimate(self) -> float:
+        """About how many seconds all of it will take: of the models that are begun in any case."""
+        costs = [entry.model.cost(self.task) for entry in self.entries]
+        sure = [c for c, e in zip(costs, self.entries, strict=True) if c <= _CHEAP or self._is_favourite(e)]
+        seconds = sum(sure) + 2 * max(sure, default=max(costs, default=0.0)) + _FREE
+        return min(seconds, self.ends - time.monotonic())
+
     def _draw_again(self) -> None:
         """Hold out other entries."""
         rng = np.random.default_rng([self.task.seed, 21, len(self.draws)])
@@ -179,18 +187,16 @@ class Tournament:
         else:
             for entry in rest:
                 if self._may_begin(entry):
-                    bar.advance(entry.model.name, 0)
-                    self.judge(entry, 0)
-                bar.advance(entry.model.name, entry.model.cost(self.task))
+                    self._judge_all([entry], bar)
+                else:
+                    bar.advance(entry.model.name, entry.model.cost(self.task))
         while len(self.draws) < _DRAWS:
             entries = self._in_question()
             needed = sum(entry.seconds for entry in entries)
             if not entries or self._have_enough() or self._left() <= needed + entries[0].seconds:
                 break
             self._draw_again()
-            for entry in entries:
-                bar.advance(entry.model.name, 0)
-                self.judge(entry, len(self.draws) - 1)
+            self._judge_all(entries, bar)
             if not any(len(entry.predictions) == len(self.draws) for entry in entries):
                 break
             self.rounds = len(self.draws)
@@ -199,17 +205,20 @@ class Tournament:
         return self.task.kind in entry.model.favourite_of
 
     def _judge_all(self, entries: list[Entry], bar: ShareBar) -> None:
-        """Judge models by the first draw: in the executor, or one after the other."""
-        if self.executor is None:
-            for entry in entries:
-                bar.advance(entry.model.name, entry.model.cost(self.task))
-                self.judge(entry, 0)
-            return
-        seen = self.task.without(self.draws[0].held_out)
-        waiting = [(entry, self.executor.submit(_fit, entry.model, seen)) for entry in entries]
-        for entry, future in waiting:
-            self._take(entry, 0, *future.result())
-            bar.advance(entry.model.name, entry.model.cost(self.task))
+        """Judge models by the last draw: in the executor, or one after the other."""
+        draw = len(self.draws) - 1
+        seen = self.task.without(self.draws[draw].held_out)
+        left = self.ends - time.monotonic()
+        waiting = {}
+        if self.executor is not None:
+            waiting = {id(e): self.executor.submit(_fit_within, e.model, seen, left) for e in entries}
+        for entry in entries:
+            bar.advance(entry.model.name, 0)
+            if waiting:
+                self._take(entry, draw, *waiting[id(entry)].result())
+            else:
+                self.judge(entry, draw)
+            bar.advance(entry.model.name, 0.0 if draw else entry.model.cost(self.task))
 
     def _may_begin(self, entry: Entry) -> bool:
         cost = entry.model.cost(self.task)
@@ -418,6 +427,11 @@ def _fit(model: Model, task: Task) -> tuple[Answer | Exception, float]:
     except Exception as error:
         answer = error
     return answer, time.perf_counter() - began
+
+
+def _fit_within(model: Model, task: Task, seconds: float) -> tuple[Answer | Exception, float]:
+    """Fit a model in another process, whose clock may be another."""
+    return _fit(model, replace(task, deadline=time.monotonic() + seconds))
 
 
 def _ranks(scores: Floats, positive: npt.NDArray[np.bool_]) -> Floats:

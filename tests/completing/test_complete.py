@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -317,6 +318,41 @@ def test_an_executor_finds_the_same() -> None:
         there = airnp.complete(TRUTH, SEEN, models=CHEAP, executor=executor)
     np.testing.assert_array_equal(here.X, there.X)
     assert here.expected == there.expected
+
+
+@dataclass(frozen=True)
+class Patient:
+    """A model that takes all the time there is."""
+
+    name: str = "patient"
+    uses_neighbours: bool = False
+    favourite_of: tuple[str, ...] = ()
+
+    def suits(self, task: Task) -> bool:
+        return True
+
+    def cost(self, task: Task) -> float:
+        return 0.3
+
+    def fit(self, task: Task) -> Answer:
+        time.sleep(max(0.0, min(task.deadline - time.monotonic(), 30.0)))
+        return Answer(np.zeros(task.shape))
+
+
+def test_an_executor_honours_the_time_limit() -> None:
+    with ThreadPoolExecutor(2) as executor:
+        found = airnp.complete(TRUTH, SEEN, models=[*CHEAP, Patient()], executor=executor, time_limit=2)
+    assert found.seconds < 6
+    assert found.model == "low rank"
+
+
+def test_the_estimate_is_that_of_models_that_are_begun() -> None:
+    slow = Fixed("slow", TRUTH, seconds=1e5)
+    task = Task(np.where(SEEN, TRUTH, 0.0), SEEN, "matrix")
+    assert Tournament.of(task, [*CHEAP, slow], "mae").estimate < 5
+    favourite = Fixed("slow", TRUTH, seconds=1e5, favourite_of=("matrix",))
+    assert Tournament.of(task, [*CHEAP, favourite], "mae").estimate > 1e5
+    assert Tournament.of(task, [*CHEAP, favourite], "mae", time_limit=9).estimate < 9
 
 
 def test_all_namespaces(backend: Backend) -> None:
