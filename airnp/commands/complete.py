@@ -44,6 +44,7 @@ from airnp.commands.tables import (
 )
 from airnp.data.bounds import ALL_WHOLE
 from airnp.data.holdout import have_holes
+from airnp.images import formats as pictures
 from airnp.metrics import nmae
 from airnp.tables import Table
 from airnp.training.stopping import check_interval_level, resolve_stop
@@ -142,6 +143,8 @@ def _run(options: argparse.Namespace) -> int:
         return _run_resumed(options)
     if options.table is None:
         raise UsageError("the following arguments are required: table, or --resume")
+    if options.table.suffix.lower() in set(pictures.SUFFIXES) - set(tables.SUFFIXES):
+        raise UsageError(f"{options.table}: expected a table; airnp inpaint fills pictures")
     check_run_arguments(options)
     if is_sheet(options):
         return run_sheet(options)

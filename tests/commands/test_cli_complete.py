@@ -323,6 +323,7 @@ def test_a_link_is_followed(ratings):
         ("a.csv -o b.csv --checkpoint c.csv", "--checkpoint: expected a name that ends in .npz, got c.csv"),
         ("a.csv -o b.csv --result c.npz --checkpoint ./c.npz", "--checkpoint and --result"),
         ("a.csv -o b.csv --checkpoint-every 3", "--checkpoint-every goes with --checkpoint"),
+        ("a.png -o b.png", "a.png: expected a table; airnp inpaint fills pictures"),
         ("a.csv -o b.csv --checkpoint c.npz --auto", "--checkpoint: --auto compares models"),
         ("-o b.csv", "the following arguments are required: table, or --resume"),
         ("a.csv -o b.csv --form sparse", "--form sparse: a.csv holds no sparse matrix"),
