@@ -216,7 +216,7 @@ class Lines:
 
     def cost(self, task: Task) -> float:  # noqa: D102
         n, d = task.shape[::-1] if self.turned else task.shape
-        return 0.1 + (3e-9 * n * d**3 if d <= 150 else 5e-9 * n * d**2)
+        return 0.1 + (3e-9 * n * d**3 if d <= 150 else 5e-8 * n * d**2)
 
     def fit(self, task: Task) -> Answer:  # noqa: D102
         values, observed = task.values, task.observed
