@@ -24,6 +24,7 @@ from airnp.data.bounds import Bounds
 from airnp.data.entries import is_sparse
 from airnp.data.inputs import EmptyLineWarning, Labels, read
 from airnp.data.normalization import ColumnScaling, Normalization
+from airnp.engines.threads import checked_threads
 from airnp.images.surfaces import linear_surface
 from airnp.results.calibration import Calibration, quantile
 from airnp.results.files import index_from_plain, index_to_plain, naming_file, read_archive, write_archive
@@ -523,12 +524,17 @@ def complete(
         raise ValueError(f"time_limit: expected more than 0 seconds, got {time_limit!r}")
     if executor is not None and not hasattr(executor, "submit"):
         raise TypeError(f"executor: expected a concurrent.futures.Executor, got {executor!r}")
+    checked_threads(threads)
     source = _Source.read(Y, mask, bounds)
     found_kind = kind_of(Y, source) if kind is None else checked_choice("kind", kind, KINDS)
     if found_kind == "table" and source.scaling is None:
         source = source.standardised()
-    if found_kind == "binary" and len(np.unique(source.values[source.observed])) != 2:
-        raise ValueError("kind: expected two different values in binary data")
+    if found_kind == "binary":
+        ends = np.unique(source.values[source.observed])
+        if len(ends) != 2:
+            raise ValueError("kind: expected two different values in binary data")
+        if source.bounds is None:
+            source = replace(source, bounds=Bounds.of(tuple(ends), None, source.values.shape[1]))
     metric = _checked_metric(metric, found_kind)
     owners = None if source.code is None else source.code.owners
     task = Task(source.values, source.observed, found_kind, checked_seed(seed), threads, owners=owners)
@@ -541,6 +547,8 @@ def complete(
         progress=progress,
         executor=executor,
     )
+    if not tournament.entries:
+        raise ValueError(f"models: expected one at least that is meant for a {found_kind}")
     if tournament.draws[0].unlike_the_gaps:
         warnings.warn(
             "the gaps are holes, but no copies of them can be held out; expected is that of entries here "

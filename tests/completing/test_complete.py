@@ -152,6 +152,9 @@ def test_binary_data_get_the_likelier_value_unless_squares_count() -> None:
     assert len(np.unique(soft.X)) > 2
     order = airnp.complete(truth, seen, models=CHEAP, metric="auc")
     assert order.expected < 0.1  # 1 − AUC
+    lower, upper = order.interval()
+    assert lower.min() == order.X.min() == 0
+    assert upper.max() == order.X.max() == 1
     with pytest.raises(ValueError, match=r"^metric: 'auc' is for binary data, got a matrix"):
         airnp.complete(TRUTH, SEEN, metric="auc")
 
@@ -376,6 +379,8 @@ def test_holes_that_cannot_be_copied_give_a_warning() -> None:
         ({"time_limit": 0}, "^time_limit: expected more than 0 seconds"),
         ({"fraction": 2}, "^fraction: expected a number between 0 and 1"),
         ({"kind": "binary"}, "^kind: expected two different values"),
+        ({"models": []}, "^models: expected one at least that is meant for a matrix"),
+        ({"threads": 0}, "^threads: expected"),
     ],
 )
 def test_bad_options_are_refused(options: dict[str, Any], message: str) -> None:
