@@ -52,6 +52,9 @@ _ENOUGH = 5
 _JUDGING_KIND, _FAR_OFF = 0.1, 3.0
 """Share of the entries that say whether neighbours are alike; what an error counts at most, in spreads."""
 
+_LEAST = 0.25
+"""Share of the mean loss of held-out entries that a correction leaves, at least."""
+
 _LARGEST = 2**24
 """Entries of the largest matrix that is formed."""
 
@@ -698,10 +701,65 @@ def _expected(
         losses = np.minimum(losses.mean(), tournament._mixed_losses(members, weights, count).mean()) * (
             losses / losses.mean()
         )
-    mean, unsure = float(losses.mean()), tournament.draws[0].forecast_error(losses)
+    known = _Sizes.of(tournament, count)
+    if known is not None:
+        losses, unsure = known.corrected(losses, tournament.draws[0])
+    else:
+        unsure = tournament.draws[0].forecast_error(losses)
+    mean = float(losses.mean())
     if tournament.metric == "rmse":
         return mean**0.5, unsure / (2 * max(mean**0.5, 1e-300))
     return mean, unsure
+
+
+@dataclass(frozen=True, eq=False)
+class _Sizes:
+    r"""Sizes of a table's entries, which tell what held-out errors cannot: how rare extremes are.
+
+    An extreme entry has a large error. Few are held out, but all observed ones say how often they occur. With
+    the loss :math:`\ell \approx a + b\,q` of an entry of size q = \|y\| or y², 0 ≤ b ≤ 1, the mean over gaps
+    is :math:`\bar\ell + b(\bar q_{all} - \bar q_{held})`, where the mean over all observed entries weighs
+    columns by their gaps; :math:`b^2 \mathrm{var}(q)(1/n_{observed} + 1/n_{gaps})` is added to its variance.
+
+    Attributes
+    ----------
+    held : ndarray (clusters,)
+        Mean q of each cluster.
+    mean, variance : float
+        Of q over all observed entries.
+    counts : (int, int)
+        Entries that are observed, and that are not.
+    """
+
+    held: Floats
+    mean: float
+    variance: float
+    counts: tuple[int, int]
+
+    @classmethod
+    def of(cls, tournament: Tournament, count: int) -> _Sizes | None:
+        """Return the sizes of the entries of a table; None for other data."""
+        task = tournament.task
+        if task.kind != "table":
+            return None
+        nothing = [np.zeros(judges.truth.shape) for judges in tournament.draws[:count]]
+        sizes = np.abs(task.values) if tournament.metric == "mae" else task.values**2
+        observed = task.observed
+        gaps = np.broadcast_to((~observed).sum(axis=0) / np.maximum(observed.sum(axis=0), 1), sizes.shape)
+        weights = gaps[observed] if observed.size > observed.sum() else None
+        mean = float(np.average(sizes[observed], weights=weights))
+        variance = float(np.average((sizes[observed] - mean) ** 2, weights=weights))
+        counts = int(observed.sum()), max(int((~observed).sum()), 1)
+        return cls(tournament.losses_of(nothing), mean, variance, counts)
+
+    def corrected(self, losses: Floats, judges: Judges) -> tuple[Floats, float]:
+        """Return losses whose mean is that over gaps, and its standard error."""
+        apart = self.held - self.held.mean()
+        slope = float(np.clip((apart @ losses) / max(float(apart @ apart), 1e-300), 0.0, 1.0))
+        found = losses + slope * (self.mean - self.held)
+        found += max(0.0, _LEAST * losses.mean() - found.mean())
+        tail = slope**2 * self.variance * sum(1 / count for count in self.counts)
+        return found, float(np.hypot(judges.forecast_error(found), tail**0.5))
 
 
 def _scores(tournament: Tournament, weights: dict[str, float]) -> list[Score]:

@@ -35,7 +35,7 @@ _FREE, _MULTIPLE = 1.0, 1.0
 _CLEARLY = 2.0
 """Standard errors."""
 
-_FEWEST_DRAWS, _DRAWS, _CLUSTERS = 3, 8, 200
+_FEWEST_DRAWS, _DRAWS, _CLUSTERS = 3, 8, 500
 """How many times entries are held out: more often if that makes fewer clusters than this."""
 
 _HELD_OUT = 0.5
