@@ -30,7 +30,7 @@ from airnp.commands.fits import (
     load_result,
     resume_run,
 )
-from airnp.commands.imputing import OF_SHEETS, add_sheet_arguments, is_sheet, run_sheet
+from airnp.commands.imputing import OF_SHEETS, OF_THE_FACTOR_MODEL, add_sheet_arguments, is_sheet, run_sheet
 from airnp.commands.tables import (
     Outputs,
     add_completion_arguments,
@@ -44,6 +44,7 @@ from airnp.commands.tables import (
 )
 from airnp.data.bounds import ALL_WHOLE
 from airnp.data.holdout import have_holes
+from airnp.images import formats as pictures
 from airnp.metrics import nmae
 from airnp.tables import Table
 from airnp.training.stopping import check_interval_level, resolve_stop
@@ -60,9 +61,11 @@ that are not stored.
 Columns of a .csv, .tsv, .parquet or .xlsx file may be of any kind: numbers, with decimal commas, thousands
 separators or percent signs, words, dates. They are standardised, and several models are blended by held-out
 entries. There, the cells ? - and . are missing, too. Columns that only tell rows apart are carried through.
---method air is the factor model on such columns, with --rank, --depth and --max-iter. Without it, any option
-of "the fit", "long runs", --auto, --fitted or --result means that the file is one matrix of numbers that the
-factor model completes as it is, as other formats always are.
+--method air is the factor model on such columns, with --rank, --depth and --max-iter.
+
+Other formats are one matrix of numbers, and so is any file with --auto: models of many kinds compete for it,
+as in airnp.complete. --fitted, --result, --method air, and any option of "the fit" or "long runs" but --seed
+and --threads take the factor model instead.
 
 What is there stays as it is; --fitted writes the model's own values in its place.
 
@@ -78,6 +81,7 @@ EXAMPLES = """\
   airnp complete sensors.csv -o filled.csv --auto
   airnp complete sensors.csv -o filled.csv --interval 0.9
   airnp complete sensors.parquet -o filled.parquet --index-col time --missing -999
+  airnp complete values.npy -o filled.npy
   airnp complete values.npy --mask observed.npy -o filled.npy --device cuda
   airnp complete large.npy -o filled.npy --checkpoint run.npz --time-limit 3600
   airnp complete --resume run.npz -o filled.npy --force
@@ -119,7 +123,8 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--auto",
         action="store_true",
-        help="try several models, take what predicts held-out numbers best, and report the error to expect",
+        help="take the file for one matrix, try several models, keep what predicts held-out entries best, "
+        "and report the error to expect (the default for .npy, .npz and .mtx)",
     )
     add_sheet_arguments(parser)
     add_run_arguments(parser)
@@ -138,9 +143,14 @@ def _run(options: argparse.Namespace) -> int:
         return _run_resumed(options)
     if options.table is None:
         raise UsageError("the following arguments are required: table, or --resume")
+    if options.table.suffix.lower() in set(pictures.SUFFIXES) - set(tables.SUFFIXES):
+        raise UsageError(f"{options.table}: expected a table; airnp inpaint fills pictures")
     check_run_arguments(options)
     if is_sheet(options):
         return run_sheet(options)
+    wishes = [name for name in OF_THE_FACTOR_MODEL if name != "array"]
+    if options.method is None and first_given(options, wishes) is None:
+        options.auto = True
     matrix = _sparse_matrix(options)
     return _run_dense(options) if matrix is None else _run_sparse(options, matrix)
 

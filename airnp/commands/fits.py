@@ -360,5 +360,7 @@ def explain_errors(names: Names) -> Iterator[None]:
 def describe_run(options: argparse.Namespace, facts: Facts) -> str:
     """Return in words how many iterations a run took, how long, and why it ended."""
     seconds = f"{facts['seconds']:.1f} s"
+    if not facts["iterations"]:
+        return f"{seconds}: {facts['stop_reason']}"
     spent = f"in {seconds}" if options.resume is None else f"in all, after {seconds} more"
     return f"{facts['iterations']} iterations {spent}: {facts['stop_reason']}"

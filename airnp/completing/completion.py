@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 import warnings
+from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from os import PathLike, fsdecode
@@ -16,18 +17,21 @@ import numpy.typing as npt
 
 from airnp._arrays import from_numpy, to_numpy
 from airnp._checks import checked_choice, checked_number, checked_seed
+from airnp.completing.judging import Judges
 from airnp.completing.models import KINDS, MODELS, Answer, Model, Task
 from airnp.completing.tournament import Entry, Tournament
 from airnp.data.bounds import Bounds
 from airnp.data.entries import is_sparse
 from airnp.data.inputs import EmptyLineWarning, Labels, read
 from airnp.data.normalization import ColumnScaling, Normalization
+from airnp.engines.threads import checked_threads
+from airnp.images.surfaces import linear_surface
 from airnp.results.calibration import Calibration, quantile
 from airnp.results.files import index_from_plain, index_to_plain, naming_file, read_archive, write_archive
 from airnp.results.history import History
 from airnp.results.intervals import check_enough, checked_level, half_widths
 from airnp.results.result import FitResult
-from airnp.tables.kinds import FrameCode, kinds_of
+from airnp.tables.kinds import FrameCode, kinds_of, nullable_type
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
@@ -38,6 +42,18 @@ _FOLDS = 5
 
 _UNEQUAL = 10.0
 """Columns have units if the spread of one is this multiple of the spread of another."""
+
+_MORE_THAN_ROWS = 1.5
+"""... and if logarithms of spreads differ by this multiple of what those of rows do."""
+
+_ENOUGH = 5
+"""Entries of a line that tell its spread."""
+
+_JUDGING_KIND, _FAR_OFF = 0.1, 3.0
+"""Share of the entries that say whether neighbours are alike; what an error counts at most, in spreads."""
+
+_LEAST = 0.25
+"""Share of the mean loss of held-out entries that a correction leaves, at least."""
 
 _LARGEST = 2**24
 """Entries of the largest matrix that is formed."""
@@ -197,8 +213,6 @@ class Completion:
     def save(self, path: str | PathLike[str]) -> None:
         """Write all but ``result``, which has a ``save`` of its own, to one ``.npz`` file."""
         source = self._source
-        if source.code is not None and any(column.kind != "number" for column in source.code.columns):
-            raise ValueError("save: expected a table of numbers only; save completed() instead")
         arrays: dict[str, Any] = {"matrix": self._matrix, "values": source.values, "mask": source.observed}
         arrays["raw"] = source.raw
         arrays |= {f"calibration_{name}": array for name, array in vars(self._calibration).items()}
@@ -219,11 +233,9 @@ class Completion:
             "seconds",
             "seed",
         )
-        labels = None
-        if source.frame is not None:
-            labels = [index_to_plain(index) for index in (source.frame.index, source.frame.columns)]
         header = {name: getattr(self, name) for name in names}
-        header |= {"ranking": [vars(score) for score in self.ranking], "labels": labels}
+        header |= {"ranking": [vars(score) for score in self.ranking]}
+        header |= {"frame": None if source.frame is None else _frame_to_plain(source.frame)}
         write_archive(Path(fsdecode(path)), {**header, "format": "airnp result", "version": 1}, arrays)
 
     @classmethod
@@ -233,10 +245,9 @@ class Completion:
             header, arrays = read_archive(file)
             scaling = ColumnScaling(arrays["center"], arrays["scale"]) if "center" in arrays else None
             source = _Source(arrays["values"], arrays["mask"], arrays["raw"], scaling)
-            if header["labels"] is not None:
-                labels = Labels(*map(index_from_plain, header["labels"]))
-                frame = labels.put_on(np.where(source.observed, source.raw, np.nan))
-                source = replace(source, frame=frame, code=FrameCode(kinds_of(frame, [])))
+            if header["frame"] is not None:
+                frame = _frame_from_plain(header["frame"])
+                source = replace(source, frame=frame, code=FrameCode(kinds_of(frame)))
             if "bounds_low" in arrays:
                 bounds = Bounds(*(arrays[f"bounds_{name}"] for name in ("low", "high", "whole")))
                 source = replace(source, bounds=bounds)
@@ -261,6 +272,38 @@ class Completion:
             numbers = f"{score.error:9.5f} {score.standard_error:9.5f} {score.seconds:8.2f}"
             lines.append(f"{score.model:<14} {numbers}  {score.note}".rstrip())
         return "\n".join(lines)
+
+
+def _frame_to_plain(frame: Any) -> dict[str, Any]:
+    """Return a DataFrame as JSON can hold it; categories are stored beside their codes."""
+    from pandas import Index
+
+    stored: list[dict[str, Any]] = []
+    for place in range(frame.shape[1]):
+        column = frame.iloc[:, place]
+        plain: dict[str, Any] = {}
+        if hasattr(column.dtype, "categories"):
+            plain = {"categories": index_to_plain(column.cat.categories), "ordered": column.dtype.ordered}
+            column = column.cat.codes
+        stored.append({**plain, "values": index_to_plain(Index(column))})
+    return {"index": index_to_plain(frame.index), "names": index_to_plain(frame.columns), "columns": stored}
+
+
+def _frame_from_plain(stored: dict[str, Any]) -> Any:
+    """Return the DataFrame that :func:`_frame_to_plain` stored."""
+    from pandas import Categorical, DataFrame, Series
+
+    index = index_from_plain(stored["index"])
+    columns = []
+    for plain in stored["columns"]:
+        values = index_from_plain(plain["values"])
+        if "categories" in plain:
+            categories = index_from_plain(plain["categories"])
+            values = Categorical.from_codes(values, categories, plain["ordered"])
+        columns.append(Series(values, index=index))
+    frame = DataFrame(dict(enumerate(columns)), index=index)
+    frame.columns = index_from_plain(stored["names"])
+    return frame
 
 
 _UNITS = dict.fromkeys(KINDS, "the range") | {"table": "standard deviations"}
@@ -314,7 +357,10 @@ class _Source:
     @classmethod
     def _read_frame(cls, frame: Any, mask: Any, bounds: Any) -> _Source:
         if mask is not None:
-            frame = frame.where(to_numpy(read(np.zeros(frame.shape), mask).mask).astype(bool))
+            seen = to_numpy(read(np.zeros(frame.shape), mask).mask).astype(bool)
+            # NumPy's whole numbers and booleans have no gaps, those of pandas have.
+            types = {name: nullable_type(dtype) for name, dtype in frame.dtypes.items()}
+            frame = frame.astype({name: found for name, found in types.items() if found}).where(seen)
         code = FrameCode(kinds_of(frame))
         if not len(code.owners):
             raise ValueError("Y: no column is left for a model; all of them only tell rows apart")
@@ -448,8 +494,10 @@ def complete(
     Notes
     -----
     A DataFrame is a table, and so is an array if the spread of some column is more than ten times that of
-    another. Entries with two different values are binary. A sparse matrix holds ratings. Whether another
-    array is a picture is decided by held-out entries: see :mod:`airnp.completing.tournament`.
+    another, spreads of rows are less unequal, and held-out entries do not resemble the ones beside them more
+    than the rest of their column. Entries with two different values are binary. A sparse matrix holds
+    ratings. Whether another array is a picture is decided by held-out entries: see
+    :mod:`airnp.completing.tournament`.
 
     With ``metric="mae"``, a gap in binary data is filled with the more likely of the two values, because that
     has the least absolute error; where ones are rare, that is 0 almost everywhere. ``metric="rmse"`` fills in
@@ -479,12 +527,17 @@ def complete(
         raise ValueError(f"time_limit: expected more than 0 seconds, got {time_limit!r}")
     if executor is not None and not hasattr(executor, "submit"):
         raise TypeError(f"executor: expected a concurrent.futures.Executor, got {executor!r}")
+    checked_threads(threads)
     source = _Source.read(Y, mask, bounds)
     found_kind = kind_of(Y, source) if kind is None else checked_choice("kind", kind, KINDS)
     if found_kind == "table" and source.scaling is None:
         source = source.standardised()
-    if found_kind == "binary" and len(np.unique(source.values[source.observed])) != 2:
-        raise ValueError("kind: expected two different values in binary data")
+    if found_kind == "binary":
+        ends = np.unique(source.values[source.observed])
+        if len(ends) != 2:
+            raise ValueError("kind: expected two different values in binary data")
+        if source.bounds is None:
+            source = replace(source, bounds=Bounds.of(tuple(ends), None, source.values.shape[1]))
     metric = _checked_metric(metric, found_kind)
     owners = None if source.code is None else source.code.owners
     task = Task(source.values, source.observed, found_kind, checked_seed(seed), threads, owners=owners)
@@ -497,6 +550,8 @@ def complete(
         progress=progress,
         executor=executor,
     )
+    if not tournament.entries:
+        raise ValueError(f"models: expected one at least that is meant for a {found_kind}")
     if tournament.draws[0].unlike_the_gaps:
         warnings.warn(
             "the gaps are holes, but no copies of them can be held out; expected is that of entries here "
@@ -505,8 +560,7 @@ def complete(
             stacklevel=2,
         )
     if progress:
-        seconds = 2 * max(entry.model.cost(task) for entry in tournament.entries)
-        sys.stderr.write(f"{len(tournament.entries)} models, at most about {seconds:.0f} s\n")
+        sys.stderr.write(f"{len(tournament.entries)} models, about {tournament.estimate:.0f} s\n")
     tournament.run()
     return _finish(tournament, source, began)
 
@@ -520,10 +574,39 @@ def kind_of(Y: Any, source: _Source) -> str:
         return "binary"
     if is_sparse(Y):
         return "ratings"
-    spreads = ColumnScaling.of(source.values, source.observed).scale
-    columns = zip(source.values.T, source.observed.T, strict=True)
-    varied = np.array([np.ptp(column[seen]) > 0 for column, seen in columns if seen.any()])
-    return "table" if varied.all() and spreads.max() > _UNEQUAL * spreads.min() else "matrix"
+    of_columns = _log_spreads(source.values, source.observed)
+    of_rows = _log_spreads(source.values.T, source.observed.T)
+    unequal = np.ptp(of_columns) > np.log(_UNEQUAL) and of_columns.std() > _MORE_THAN_ROWS * of_rows.std()
+    return "table" if unequal and not _is_smooth(source) else "matrix"
+
+
+def _log_spreads(values: Floats, observed: Bools) -> Floats:
+    """Return the logarithms of the spreads of columns that vary, or 0 if there are none."""
+    scale = ColumnScaling.of(values, observed).scale
+    columns = zip(values.T, observed.T, strict=True)
+    varied = [bool(seen.sum() >= _ENOUGH and np.ptp(column[seen]) > 0) for column, seen in columns]
+    return np.asarray(np.log(scale[varied])) if any(varied) else np.zeros(1)
+
+
+def _is_smooth(source: _Source) -> bool:
+    """Return whether an entry resembles the ones beside it more than the rest of its column.
+
+    Surfaces through the other entries predict held-out ones better than the means of columns do. In units of
+    a column's spread, columns beside it are far off in a table, even if its rows are smooth in time.
+    """
+    if min(source.values.shape) < 3:
+        return False
+    scale = ColumnScaling.of(source.values, source.observed).scale
+    judges = Judges.draw(source.values, source.observed, _JUDGING_KIND, np.random.default_rng(24))
+    seen, columns = source.observed & ~judges.held_out, np.nonzero(judges.held_out)[1]
+    means = (source.values * seen).sum(axis=0) / np.maximum(seen.sum(axis=0), 1)
+    surface = linear_surface(np.where(seen, source.values, 0.0), seen)[judges.held_out]
+    beside, of_column = (
+        np.minimum(np.abs(predicted - judges.truth) / scale[columns], _FAR_OFF)
+        for predicted in (surface, means[columns])
+    )
+    gain = of_column - beside
+    return bool(gain.mean() > 0)
 
 
 def _checked_metric(metric: Any, kind: str) -> str:
@@ -542,7 +625,7 @@ def _finish(tournament: Tournament, source: _Source, began: float) -> Completion
     members, weights = tournament.blend()
     answers, reason = _refit(tournament, members)
     task, metric = tournament.task, tournament.metric
-    count = min(len(entry.predictions) for entry in members)
+    count = tournament.rounds
     matrix = sum((w * a.matrix for w, a in zip(weights, answers, strict=True)), np.zeros(()))
     if task.kind == "binary":
         matrix = tournament.decided(np.asarray(matrix))
@@ -610,24 +693,78 @@ def _expected(
     tournament: Tournament, members: list[Entry], weights: Floats, count: int
 ) -> tuple[float, float]:
     """Return the error to expect on missing entries, and its standard error."""
-    judged = [entry for entry in tournament.judged if len(entry.predictions) >= count]
+    judged = tournament.finalists
     errors = np.stack([tournament.losses(entry, count) for entry in judged])
     rng = np.random.default_rng([tournament.task.seed, 22])
-    losses = cross_fit(errors, rng)
+    losses = cross_fit(errors, rng, tournament.choice(judged))
     if len(members) > 1:
         losses = np.minimum(losses.mean(), tournament._mixed_losses(members, weights, count).mean()) * (
             losses / losses.mean()
         )
-    mean, unsure = float(losses.mean()), tournament.draws[0].forecast_error(losses)
+    known = _Sizes.of(tournament, count)
+    if known is not None:
+        losses, unsure = known.corrected(losses, tournament.draws[0])
+    else:
+        unsure = tournament.draws[0].forecast_error(losses)
+    mean = float(losses.mean())
     if tournament.metric == "rmse":
         return mean**0.5, unsure / (2 * max(mean**0.5, 1e-300))
     return mean, unsure
 
 
+@dataclass(frozen=True, eq=False)
+class _Sizes:
+    r"""Sizes of a table's entries, which tell what held-out errors cannot: how rare extremes are.
+
+    An extreme entry has a large error. Few are held out, but all observed ones say how often they occur. With
+    the loss :math:`\ell \approx a + b\,q` of an entry of size q = \|y\| or y², 0 ≤ b ≤ 1, the mean over gaps
+    is :math:`\bar\ell + b(\bar q_{all} - \bar q_{held})`, where the mean over all observed entries weighs
+    columns by their gaps; :math:`b^2 \mathrm{var}(q)(1/n_{observed} + 1/n_{gaps})` is added to its variance.
+
+    Attributes
+    ----------
+    held : ndarray (clusters,)
+        Mean q of each cluster.
+    mean, variance : float
+        Of q over all observed entries.
+    counts : (int, int)
+        Entries that are observed, and that are not.
+    """
+
+    held: Floats
+    mean: float
+    variance: float
+    counts: tuple[int, int]
+
+    @classmethod
+    def of(cls, tournament: Tournament, count: int) -> _Sizes | None:
+        """Return the sizes of the entries of a table; None for other data."""
+        task = tournament.task
+        if task.kind != "table":
+            return None
+        nothing = [np.zeros(judges.truth.shape) for judges in tournament.draws[:count]]
+        sizes = np.abs(task.values) if tournament.metric == "mae" else task.values**2
+        observed = task.observed
+        gaps = np.broadcast_to((~observed).sum(axis=0) / np.maximum(observed.sum(axis=0), 1), sizes.shape)
+        weights = gaps[observed] if observed.size > observed.sum() else None
+        mean = float(np.average(sizes[observed], weights=weights))
+        variance = float(np.average((sizes[observed] - mean) ** 2, weights=weights))
+        counts = int(observed.sum()), max(int((~observed).sum()), 1)
+        return cls(tournament.losses_of(nothing), mean, variance, counts)
+
+    def corrected(self, losses: Floats, judges: Judges) -> tuple[Floats, float]:
+        """Return losses whose mean is that over gaps, and its standard error."""
+        apart = self.held - self.held.mean()
+        slope = float(np.clip((apart @ losses) / max(float(apart @ apart), 1e-300), 0.0, 1.0))
+        found = losses + slope * (self.mean - self.held)
+        found += max(0.0, _LEAST * losses.mean() - found.mean())
+        tail = slope**2 * self.variance * sum(1 / count for count in self.counts)
+        return found, float(np.hypot(judges.forecast_error(found), tail**0.5))
+
+
 def _scores(tournament: Tournament, weights: dict[str, float]) -> list[Score]:
-    judged = tournament.judged
     found = []
-    for entry in [*judged, *(entry for entry in tournament.entries if entry not in judged)]:
+    for entry in tournament.entries:
         name, count = entry.model.name, len(entry.predictions)
         error = unsure = float("nan")
         if count:
@@ -637,10 +774,16 @@ def _scores(tournament: Tournament, weights: dict[str, float]) -> list[Score]:
                 error, unsure = error**0.5, unsure / (2 * max(error**0.5, 1e-300))
         note = f"{weights[name]:.0%} of the answer" if name in weights else entry.note
         found.append(Score(name, error, unsure, count, entry.seconds, note))
-    return found
+    return sorted(
+        found, key=lambda score: (-weights.get(score.model, 0.0), np.nan_to_num(score.error, nan=np.inf))
+    )
 
 
-def cross_fit(errors: Floats, rng: np.random.Generator) -> Floats:
+def _lowest(errors: Floats) -> int:
+    return int(errors.mean(axis=1).argmin())
+
+
+def cross_fit(errors: Floats, rng: np.random.Generator, choose: Callable[[Floats], int] = _lowest) -> Floats:
     """Return the error in each cluster of the model that all other parts of the clusters choose.
 
     Parameters
@@ -648,6 +791,8 @@ def cross_fit(errors: Floats, rng: np.random.Generator) -> Floats:
     errors : ndarray (models, clusters)
     rng : Generator
         Divides the clusters into five parts, or as many as there are if fewer.
+    choose : callable
+        Returns the place of a model, given the errors in some clusters; by default of the lowest mean.
 
     Returns
     -------
@@ -664,5 +809,5 @@ def cross_fit(errors: Floats, rng: np.random.Generator) -> Floats:
     expected = np.empty(clusters)
     for part in np.array_split(rng.permutation(clusters), min(_FOLDS, clusters)):
         others = np.delete(errors, part, axis=1)
-        expected[part] = errors[int(others.mean(axis=1).argmin()), part]
+        expected[part] = errors[choose(others), part]
     return expected

@@ -16,22 +16,31 @@ add.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from airnp.data.holdout import have_holes, holes, how_many, scattered
+from airnp.data.holdout import have_holes, how_many, scattered
 
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
 
-_HOLES, _MOST = 10, 0.2
+_HOLES, _MOST = 10, 0.1
 """Hold out at least this many copies of holes, but at most this share of the entries."""
 
 _TRIES, _TOUCHING = 1000, 60
 """Copies to try, and how many in a row may touch a hole before one of them is accepted anyway."""
+
+_SLACK = 0.8
+"""Share of the entries of the emptiest line that may be left in another."""
+
+_LONG = 3
+"""Entries of a line, at least."""
+
+_LINE = np.array([[0, 0, 0], [1, 1, 1], [0, 0, 0]])
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +73,13 @@ class Judges:
 
     @classmethod
     def draw(
-        cls, values: npt.NDArray[Any], observed: Bools, fraction: float, rng: np.random.Generator
+        cls,
+        values: npt.NDArray[Any],
+        observed: Bools,
+        fraction: float,
+        rng: np.random.Generator,
+        by_column: bool = False,
+        before: Bools | None = None,
     ) -> Judges:
         """Draw held-out entries of a matrix.
 
@@ -76,6 +91,11 @@ class Judges:
         fraction : float
             Share of the observed entries to hold out; more where that makes fewer than ten holes.
         rng : Generator
+        by_column : bool
+            Whether to hold out scattered entries from columns in proportion to their gaps.
+        before : ndarray of bool (m, n), optional
+            Entries that have been held out already; scattered ones are held out again only if no others are
+            left.
 
         Examples
         --------
@@ -90,17 +110,25 @@ class Judges:
         # Equal entries have no range; as in a fit, their size takes its place.
         scale = float(seen.max() - seen.min()) or abs(float(seen[0])) or 1.0
         wanted = how_many(len(seen), fraction)
-        labels = _labels(observed, wanted, rng)
-        in_holes = labels is not None
-        if labels is None:
-            held = scattered(observed, wanted, rng)
+        copies = _copies(observed, wanted, rng)
+        in_holes = copies is not None
+        if copies is None:
+            weights = np.ones(observed.shape)
+            if by_column:
+                weights *= (~observed).sum(axis=0) / np.maximum(observed.sum(axis=0), 1)
+            if before is not None:
+                weights[before] = 0.0
+            held = scattered(observed, wanted, rng, None if weights.all() else weights)
             labels = np.full(held.shape, -1)
             labels[held] = np.arange(held.sum())
+            gaps = np.ones(int((~observed).sum()), dtype=np.int64)
+        else:
+            labels, shapes = copies
+            gaps = np.array([shape.sum() for shape in shapes], dtype=np.int64)
         held = labels >= 0
         clusters = np.unique(labels[held], return_inverse=True)[1].reshape(-1)
         if clusters.max(initial=0) < 1:
             raise ValueError(f"Y: {len(seen)} observed entries are too few to hold some of them out")
-        gaps = _sizes(~observed) if in_holes else np.ones(int((~observed).sum()), dtype=np.int64)
         unlike = not in_holes and have_holes(observed)
         return cls(held, clusters, values[held].astype(np.float64), scale, gaps, in_holes, unlike)
 
@@ -125,13 +153,39 @@ def standard_error(errors: Floats) -> float:
     return float(errors.std(ddof=1) / np.sqrt(len(errors)))
 
 
-def _labels(observed: Bools, wanted: int, rng: np.random.Generator) -> npt.NDArray[np.int64] | None:
-    """Return the number of the copied hole at each entry, −1 elsewhere; None if no holes can be copied."""
-    if not have_holes(observed):
-        return None
+Copies: TypeAlias = tuple[npt.NDArray[np.int64], list[Bools]]
+"""The number of the copied hole at each entry, −1 elsewhere, and the shapes of all holes."""
+
+
+def _copies(observed: Bools, wanted: int, rng: np.random.Generator) -> Copies | None:
+    """Return entries under copies of holes; None if there are no holes, or no place for copies.
+
+    A copy leaves in each line about half of it, or as much as the gaps leave in the emptiest one: what
+    predicts half a line from its other half does not predict it from nothing. Thin lines that cross are one
+    hole, which could not be moved in this way; there, each line is a shape of its own.
+    """
     from scipy import ndimage
 
-    sizes = _sizes(~observed)
+    if not have_holes(observed):
+        return None
+    labels, _ = ndimage.label(~observed)
+    whole = [labels[box] == number + 1 for number, box in enumerate(ndimage.find_objects(labels))]
+    emptiest = [float(observed.sum(axis).min()) for axis in (0, 1)]
+    least = [max(_SLACK * min(emptiest[k], observed.shape[k] / 2), 1) for k in (0, 1)]
+    for shapes, fewest in ((_thin_lines(~observed), least), (whole, least), (whole, [1, 1])):
+        found = _placed(observed, shapes, fewest, wanted, rng) if shapes else None
+        if found is not None:
+            return found, shapes
+    return None
+
+
+def _placed(
+    observed: Bools, shapes: list[Bools], fewest: Sequence[float], wanted: int, rng: np.random.Generator
+) -> npt.NDArray[np.int64] | None:
+    """Return the number of the copy at each entry, −1 elsewhere; None if fewer than two have a place."""
+    from scipy import ndimage
+
+    sizes = np.array([shape.sum() for shape in shapes], dtype=float)
     typical = float((sizes**2).sum() / sizes.sum())
     wanted = max(wanted, min(round(_HOLES * typical), round(_MOST * observed.sum())))
     labels = np.full(observed.shape, -1, dtype=np.int64)
@@ -139,12 +193,17 @@ def _labels(observed: Bools, wanted: int, rng: np.random.Generator) -> npt.NDArr
     for _ in range(_TRIES):
         if observed.sum() - left.sum() >= wanted:
             break
-        copy = holes(observed, 1, rng)
-        if not copy.any():
-            break  # many places were tried, and none was free
+        shape = shapes[rng.choice(len(shapes), p=sizes / sizes.sum())]
+        shape = shape[:: rng.choice((-1, 1)), :: rng.choice((-1, 1))]
+        height, width = shape.shape
+        top, first = rng.integers(0, np.subtract(observed.shape, shape.shape) + 1)
+        copy = np.zeros_like(observed)
+        copy[top : top + height, first : first + width] = shape
         copy &= left
-        lines_lost = any((left.any(axis) != (left & ~copy).any(axis)).any() for axis in (0, 1))
-        if lines_lost or not copy.any():
+        emptied = [
+            ((left & ~copy).sum(axis)[copy.any(axis)] < least).any() for axis, least in enumerate(fewest)
+        ]
+        if any(emptied) or not copy.any():
             continue
         # Holes that touch form a larger one, which is harder to fill than the missing ones.
         if touching < _TOUCHING and (ndimage.binary_dilation(copy) & ~left).any():
@@ -156,9 +215,17 @@ def _labels(observed: Bools, wanted: int, rng: np.random.Generator) -> npt.NDArr
     return labels if count > 1 else None
 
 
-def _sizes(missing: Bools) -> npt.NDArray[np.int64]:
-    """Return the number of entries of each hole."""
+def _thin_lines(missing: Bools) -> list[Bools]:
+    """Return the rows and columns, or parts of them, that gaps consist of; none if gaps are wider."""
     from scipy import ndimage
 
-    labels, count = ndimage.label(missing)
-    return np.bincount(labels[missing], minlength=count + 1)[1:]
+    along, across = (ndimage.label(missing, _LINE if axis else _LINE.T)[0] for axis in (1, 0))
+    lengths = [np.bincount(labels.ravel())[labels] for labels in (along, across)]
+    if np.median(np.minimum(*lengths)[missing]) > 1:
+        return []
+    found = []
+    for labels, own, other in ((along, *lengths), (across, *lengths[::-1])):
+        for number, box in enumerate(ndimage.find_objects(labels)):
+            if own[box].flat[0] >= _LONG and np.median(other[box]) < own[box].flat[0]:
+                found.append(labels[box] == number + 1)
+    return found

@@ -1,6 +1,6 @@
 """The models that compete in ``airnp.complete``: what they are meant for, what they cost, how they fit.
 
-A new model is a class with the four members of ``Model``, and a line in ``MODELS``.
+A new model is a class with the members of ``Model``, and a line in ``MODELS``.
 """
 
 from __future__ import annotations
@@ -117,6 +117,8 @@ class Model(Protocol):
     name : str
     uses_neighbours : bool
         Whether it expects an entry to resemble the ones beside it, as in a picture.
+    favourite_of : tuple of str
+        Kinds of data for which it is begun even if it takes long.
     """
 
     @property
@@ -124,6 +126,9 @@ class Model(Protocol):
 
     @property
     def uses_neighbours(self) -> bool: ...  # noqa: D102
+
+    @property
+    def favourite_of(self) -> tuple[str, ...]: ...  # noqa: D102
 
     def suits(self, task: Task) -> bool:
         """Return whether it is meant for such data."""
@@ -141,6 +146,7 @@ class Means:
 
     by_line: bool
     uses_neighbours: bool = False
+    favourite_of: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:  # noqa: D102
@@ -166,6 +172,7 @@ class Picture:
     method: Any
     seconds: float
     """For a million pixels, half of them missing."""
+    favourite_of: tuple[str, ...] = ()
     uses_neighbours: bool = True
 
     def suits(self, task: Task) -> bool:  # noqa: D102
@@ -200,6 +207,7 @@ class Lines:
 
     name: str
     turned: bool
+    favourite_of: tuple[str, ...] = ()
     uses_neighbours: bool = False
 
     def suits(self, task: Task) -> bool:  # noqa: D102
@@ -207,7 +215,7 @@ class Lines:
 
     def cost(self, task: Task) -> float:  # noqa: D102
         n, d = task.shape[::-1] if self.turned else task.shape
-        return 0.2 + (4e-8 * n * d**3 if d <= 150 else 3e-7 * n * d**2)
+        return 0.1 + (3e-9 * n * d**3 if d <= 150 else 5e-8 * n * d**2)
 
     def fit(self, task: Task) -> Answer:  # noqa: D102
         values, observed = task.values, task.observed
@@ -230,6 +238,7 @@ class LowRank:
 
     name: str = "low rank"
     uses_neighbours: bool = False
+    favourite_of: tuple[str, ...] = ()
 
     def suits(self, task: Task) -> bool:  # noqa: D102
         return min(task.shape) > 1
@@ -248,12 +257,13 @@ class SoftImpute:
 
     name: str = "SoftImpute"
     uses_neighbours: bool = False
+    favourite_of: tuple[str, ...] = ()
 
     def suits(self, task: Task) -> bool:  # noqa: D102
         return min(task.shape) > 1
 
     def cost(self, task: Task) -> float:  # noqa: D102
-        return 0.05 + 6e-7 * task.size * min(task.shape)
+        return 0.05 + 9e-7 * task.size * min(task.shape)
 
     def fit(self, task: Task) -> Answer:  # noqa: D102
         return Answer(np.asarray(soft_impute(task.values, task.observed, seed=task.seed)))
@@ -265,6 +275,7 @@ class Neighbours:
 
     name: str = "nearest lines"
     uses_neighbours: bool = False
+    favourite_of: tuple[str, ...] = ()
 
     def suits(self, task: Task) -> bool:  # noqa: D102
         return find_spec("sklearn") is not None
@@ -284,6 +295,7 @@ class Ratings:
 
     name: str = "ratings"
     uses_neighbours: bool = False
+    favourite_of: tuple[str, ...] = ("ratings",)
 
     def suits(self, task: Task) -> bool:  # noqa: D102
         return task.kind == "ratings" or (task.kind == "matrix" and task.missing > _SPARSE)
@@ -309,13 +321,14 @@ class Factors:
     name: str
     graphs: bool = True
     variation: bool = False
+    favourite_of: tuple[str, ...] = ()
 
     @property
     def uses_neighbours(self) -> bool:  # noqa: D102
         return self.variation
 
     def suits(self, task: Task) -> bool:  # noqa: D102
-        return min(task.shape) > 1
+        return min(task.shape) > 1 and not (self.variation and task.kind == "table")
 
     def cost(self, task: Task) -> float:  # noqa: D102
         return 12_000 * (6e-5 + 8e-10 * task.size * min(task.shape))
@@ -354,11 +367,11 @@ MODELS: list[Model] = [
     Means(by_line=True),
     Picture("linear", "linear", 9.0),
     Picture("smooth", "biharmonic", 2.0),
-    Picture("patches", "auto", 45.0),
+    Picture("patches", "auto", 45.0, favourite_of=("picture", "matrix")),
     LowRank(),
     Neighbours(),
     SoftImpute(),
-    Lines("rows", turned=False),
+    Lines("rows", turned=False, favourite_of=("table", "matrix")),
     Lines("columns", turned=True),
     Ratings(),
     Factors("DMF", graphs=False),

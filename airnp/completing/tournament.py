@@ -4,15 +4,15 @@ Models begin in the order of their cost. First the cheap ones say whether an ent
 it: if models that assume so predict held-out entries clearly better than models that do not, the data is a
 picture and only the former go on; if clearly worse, only the latter do; in doubt all do. An expensive model
 is begun if it fits into the time allowed, and stopped if its held-out error, going on as it did, would not
-become the lowest. Without a limit, the first of each kind is always begun. Models that may be the best are
-judged on more draws of held-out entries while time allows.
+become the lowest. Without a limit, the favourite of the kind of data, or else the first, is always begun.
+Models that may be the best are judged on more draws of held-out entries while time allows.
 """
 
 from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -26,16 +26,21 @@ from airnp.training.progress import ShareBar
 
 Floats = npt.NDArray[np.float64]
 
-_CHEAP = 0.5
+_CHEAP = 0.25
 """Models that cost at most so many seconds are first, and say whether the data is a picture."""
 
-_FREE, _MULTIPLE = 3.0, 1.0
+_FREE, _MULTIPLE = 1.0, 1.0
 """Without a limit, judging may take so many seconds, or the longest fit and this multiple of it."""
 
 _CLEARLY = 2.0
 """Standard errors."""
 
-_DRAWS = 3
+_FEWEST_DRAWS, _DRAWS, _CLUSTERS = 3, 8, 500
+"""How many times entries are held out: more often if that makes fewer clusters than this."""
+
+_HELD_OUT = 0.5
+"""Share of the observed entries that all draws together hold out, at most."""
+
 _BLENDED = 3
 """Models of a blend, at most."""
 
@@ -78,6 +83,8 @@ class Tournament:
     draws : list of Judges
     metric : {"mae", "rmse", "auc"}
     entries : list of Entry
+    rounds : int
+        How many draws have judged all models that may be the best.
     interrupted : bool
     """
 
@@ -85,9 +92,11 @@ class Tournament:
     draws: list[Judges]
     metric: str
     entries: list[Entry]
+    fraction: float
     ends: float
     shown: bool = False
     executor: Executor | None = None
+    rounds: int = 1
     interrupted: bool = False
 
     @classmethod
@@ -103,12 +112,37 @@ class Tournament:
         executor: Executor | None = None,
     ) -> Tournament:
         """Draw held-out entries, and choose the models that are meant for the data."""
-        draws = [
-            _draw(task, fraction, np.random.default_rng([task.seed, 21, number])) for number in range(_DRAWS)
-        ]
         chosen = sorted((model for model in models if model.suits(task)), key=lambda each: each.cost(task))
         ends = time.monotonic() + time_limit
-        return cls(task, draws, metric, [Entry(model) for model in chosen], ends, progress, executor)
+        found = cls(task, [], metric, [Entry(model) for model in chosen], fraction, ends, progress, executor)
+        found._draw_again()
+        return found
+
+    def _have_enough(self) -> bool:
+        """Return whether there are enough draws, or no entries for another one."""
+        clusters = sum(judges.count for judges in self.draws)
+        held = sum(judges.held_out.sum() for judges in self.draws)
+        mean = held / len(self.draws)
+        return bool(
+            (len(self.draws) >= _FEWEST_DRAWS and clusters >= _CLUSTERS)
+            or held + mean > _HELD_OUT * self.task.observed.sum()
+        )
+
+    @property
+    def estimate(self) -> float:
+        """About how many seconds all of it will take: of the models that are begun in any case."""
+        costs = [entry.model.cost(self.task) for entry in self.entries]
+        sure = [c for c, e in zip(costs, self.entries, strict=True) if c <= _CHEAP or self._is_favourite(e)]
+        seconds = sum(sure) + 2 * max(sure, default=max(costs, default=0.0)) + _FREE
+        return min(seconds, self.ends - time.monotonic())
+
+    def _draw_again(self) -> None:
+        """Hold out other entries."""
+        rng = np.random.default_rng([self.task.seed, 21, len(self.draws)])
+        before = np.zeros(self.task.shape, bool)
+        for judges in self.draws:
+            before |= judges.held_out
+        self.draws.append(_draw(self.task, self.fraction, rng, before))
 
     @property
     def judged(self) -> list[Entry]:
@@ -116,11 +150,17 @@ class Tournament:
         found = [entry for entry in self.entries if entry.predictions]
         return sorted(found, key=lambda entry: self.losses(entry).mean())
 
+    @property
+    def finalists(self) -> list[Entry]:
+        """Entries that all rounds have judged, the best first."""
+        found = [entry for entry in self.entries if len(entry.predictions) >= self.rounds]
+        return sorted(found, key=lambda entry: self.losses(entry, self.rounds).mean())
+
     def run(self) -> None:
         """Judge the models; an interrupt ends this early."""
         total = sum(entry.model.cost(self.task) for entry in self.entries)
         self._began = time.monotonic()
-        self._first: list[Entry | None] = []
+        self._first: list[Entry] = []
         try:
             with ShareBar(total, self.shown) as bar:
                 self._run(bar)
@@ -136,38 +176,53 @@ class Tournament:
         self._leave_out_the_other_kind()
         rest = [entry for entry in self.entries if entry not in cheap and not entry.note]
         for side in (True, False):
-            self._first.append(next((e for e in rest if e.model.uses_neighbours is side), None))
+            ours = [entry for entry in rest if entry.model.uses_neighbours is side]
+            has_favourites = any(
+                e.model.uses_neighbours is side and self._is_favourite(e) for e in self.entries
+            )
+            self._first += filter(self._is_favourite, ours) if has_favourites else ours[:1]
         self._began = time.monotonic()
         if self.executor is not None:
             self._judge_all([entry for entry in rest if self._may_begin(entry)], bar)
         else:
             for entry in rest:
                 if self._may_begin(entry):
-                    bar.advance(entry.model.name, 0)
-                    self.judge(entry, 0)
-                bar.advance(entry.model.name, entry.model.cost(self.task))
-        for draw in range(1, len(self.draws)):
-            for entry in self._in_question(draw):
-                if len(entry.predictions) == draw and self._left() > 2 * entry.seconds:
-                    bar.advance(entry.model.name, 0)
-                    self.judge(entry, draw)
+                    self._judge_all([entry], bar)
+                else:
+                    bar.advance(entry.model.name, entry.model.cost(self.task))
+        while len(self.draws) < _DRAWS:
+            entries = self._in_question()
+            needed = sum(entry.seconds for entry in entries)
+            if not entries or self._have_enough() or self._left() <= needed + entries[0].seconds:
+                break
+            self._draw_again()
+            self._judge_all(entries, bar)
+            if not any(len(entry.predictions) == len(self.draws) for entry in entries):
+                break
+            self.rounds = len(self.draws)
+
+    def _is_favourite(self, entry: Entry) -> bool:
+        return self.task.kind in entry.model.favourite_of
 
     def _judge_all(self, entries: list[Entry], bar: ShareBar) -> None:
-        """Judge models by the first draw: in the executor, or one after the other."""
-        if self.executor is None:
-            for entry in entries:
-                bar.advance(entry.model.name, entry.model.cost(self.task))
-                self.judge(entry, 0)
-            return
-        seen = self.task.without(self.draws[0].held_out)
-        waiting = [(entry, self.executor.submit(_fit, entry.model, seen)) for entry in entries]
-        for entry, future in waiting:
-            self._take(entry, 0, *future.result())
-            bar.advance(entry.model.name, entry.model.cost(self.task))
+        """Judge models by the last draw: in the executor, or one after the other."""
+        draw = len(self.draws) - 1
+        seen = self.task.without(self.draws[draw].held_out)
+        left = self.ends - time.monotonic()
+        waiting = {}
+        if self.executor is not None:
+            waiting = {id(e): self.executor.submit(_fit_within, e.model, seen, left) for e in entries}
+        for entry in entries:
+            bar.advance(entry.model.name, 0)
+            if waiting:
+                self._take(entry, draw, *waiting[id(entry)].result())
+            else:
+                self.judge(entry, draw)
+            bar.advance(entry.model.name, 0.0 if draw else entry.model.cost(self.task))
 
     def _may_begin(self, entry: Entry) -> bool:
         cost = entry.model.cost(self.task)
-        # Without a limit, one model beyond the cheap ones is begun for each kind that the data may be.
+        # Without a limit, some model beyond the cheap ones is begun for each kind that the data may be.
         free = entry in self._first and not np.isfinite(self.ends)
         if cost > self._left() and not free:
             entry.note = f"not begun: about {cost:.0f} s"
@@ -198,17 +253,17 @@ class Tournament:
             if not entry.predictions and entry.model.uses_neighbours in wrong:
                 entry.note = "the data is no picture" if wrong == [True] else "the data is a picture"
 
-    def _in_question(self, draw: int) -> list[Entry]:
-        """Return models whose error may be the lowest, judged by all draws before this one."""
-        if not self.judged or len(self.judged[0].predictions) < draw:
+    def _in_question(self) -> list[Entry]:
+        """Return models whose error may be the lowest, judged by all draws so far."""
+        ours = self.finalists
+        if not ours:
             return []
-        best = self.judged[0]
-        found = [best]
-        for entry in self.judged[1 : 2 * _BLENDED]:
-            if len(entry.predictions) >= draw:
-                worse = self.losses(entry, draw) - self.losses(best, draw)
-                if worse.mean() <= _CLEARLY * standard_error(worse):
-                    found.append(entry)
+        best = self.losses(ours[0], self.rounds)
+        found = [ours[0]]
+        for entry in ours[1 : 2 * _BLENDED]:
+            worse = self.losses(entry, self.rounds) - best
+            if worse.mean() <= _CLEARLY * standard_error(worse):
+                found.append(entry)
         return found
 
     def judge(self, entry: Entry, draw: int) -> None:
@@ -245,11 +300,12 @@ class Tournament:
 
     def _losses(self, judges: Judges, predicted: Floats) -> Floats:
         if self.metric == "auc":
-            return 1 - _ranks(predicted, judges.truth > judges.truth.min())
-        if self.task.kind == "binary":
-            predicted = self.decided(predicted)
-        errors = np.abs(predicted - judges.truth) / (1.0 if self.task.kind == "table" else judges.scale)
-        sizes = errors if self.metric == "mae" else errors**2
+            sizes = 1 - _ranks(predicted, judges.truth > judges.truth.min())
+        else:
+            if self.task.kind == "binary":
+                predicted = self.decided(predicted)
+            errors = np.abs(predicted - judges.truth) / (1.0 if self.task.kind == "table" else judges.scale)
+            sizes = errors if self.metric == "mae" else errors**2
         return np.asarray(np.bincount(judges.clusters, weights=sizes) / np.bincount(judges.clusters))
 
     def decided(self, matrix: Floats) -> Floats:
@@ -260,16 +316,36 @@ class Tournament:
             return np.asarray(np.clip(matrix, low, high))
         return np.where(matrix > (low + high) / 2, high, low)
 
+    def choice(self, entries: Sequence[Entry]) -> Callable[[Floats], int]:
+        """Return a function that chooses one of the models, given their losses (models, clusters).
+
+        It is the one with the lowest mean, or a favourite of the kind of data if that is not worse by more
+        than a standard error.
+        """
+        kind = self.task.kind
+        if kind == "matrix":
+            kind = "picture" if entries[0].model.uses_neighbours else ""
+        favourites = [k for k, entry in enumerate(entries) if kind in entry.model.favourite_of]
+
+        def choose(losses: Floats) -> int:
+            best = int(losses.mean(axis=1).argmin())
+            for k in favourites:
+                worse = losses[k] - losses[best]
+                if worse.mean() <= standard_error(worse):
+                    return k
+            return best
+
+        return choose
+
     def blend(self) -> tuple[list[Entry], Floats]:
         """Return the best model, or several with the weights of a mean that is clearly better.
 
         Half of the clusters choose the weights, and the other half compares: the mean has to be better by
         more than its standard error.
         """
-        count = len(self.judged[0].predictions)
-        used = [entry for entry in self.judged if len(entry.predictions) >= count]
-        used = sorted(used, key=lambda entry: self.losses(entry, count).mean())[:_BLENDED]
-        best = used[0]
+        count, used = self.rounds, self.finalists
+        best = used[self.choice(used)(np.stack([self.losses(entry, count) for entry in used]))]
+        used = [best, *(entry for entry in used if entry is not best)][:_BLENDED]
         alone = [best], np.ones(1)
         if len(used) < 2 or self.metric == "auc":
             return alone
@@ -325,12 +401,15 @@ class _Curve:
         return self.errors[-1] - 2 * max(fell, 0.0) > best
 
 
-def _draw(task: Task, fraction: float, rng: np.random.Generator) -> Judges:
+def _draw(task: Task, fraction: float, rng: np.random.Generator, before: npt.NDArray[np.bool_]) -> Judges:
     """Draw held-out entries; columns that are missing together are held out together."""
+    by_column = task.kind == "table"
     if task.owners is None:
-        return Judges.draw(task.values, task.observed, fraction, rng)
+        return Judges.draw(task.values, task.observed, fraction, rng, by_column, before)
     _, first, place = np.unique(task.owners, return_index=True, return_inverse=True)
-    judges = Judges.draw(task.values[:, first], task.observed[:, first], fraction, rng)
+    judges = Judges.draw(
+        task.values[:, first], task.observed[:, first], fraction, rng, by_column, before[:, first]
+    )
     labels = np.full(judges.held_out.shape, -1)
     labels[judges.held_out] = judges.clusters
     wide = labels[:, place]
@@ -350,10 +429,25 @@ def _fit(model: Model, task: Task) -> tuple[Answer | Exception, float]:
     return answer, time.perf_counter() - began
 
 
+def _fit_within(model: Model, task: Task, seconds: float) -> tuple[Answer | Exception, float]:
+    """Fit a model in another process, whose clock may be another."""
+    return _fit(model, replace(task, deadline=time.monotonic() + seconds))
+
+
 def _ranks(scores: Floats, positive: npt.NDArray[np.bool_]) -> Floats:
-    """Return for each positive entry the share of negative ones with a lower score."""
-    others = np.sort(scores[~positive])
-    if not len(others) or not positive.any():
-        return np.full(2, 0.5)
-    below, upto = (np.searchsorted(others, scores[positive], side) for side in ("left", "right"))
-    return np.asarray((below + upto) / (2 * len(others)))
+    """Return one number for each entry, whose mean is the area under the ROC curve.
+
+    With P positive and Q negative entries, :math:`p_i` the share of negative ones that positive entry i
+    beats, and :math:`q_j` the share of positive ones that beat negative entry j, these are
+    :math:`A + (p_i - A)(P + Q)/P` and :math:`A + (q_j - A)(P + Q)/Q`. The square of their standard error is
+    that of A: var p / P + var q / Q (DeLong and others, 1988).
+    """
+    found = np.full(len(scores), 0.5)
+    if positive.all() or not positive.any():
+        return found
+    for side, sign in ((positive, 1.0), (~positive, -1.0)):
+        others = np.sort(sign * scores[~side])
+        below, upto = (np.searchsorted(others, sign * scores[side], way) for way in ("left", "right"))
+        beaten = (below + upto) / (2 * len(others))
+        found[side] = beaten.mean() + (beaten - beaten.mean()) * len(scores) / side.sum()
+    return found

@@ -108,16 +108,31 @@ def count_holes(observed: Bools) -> int:
     return int(ndimage.label(~observed)[1])
 
 
-def scattered(observed: Bools, wanted: int, rng: np.random.Generator) -> Bools:
+def scattered(
+    observed: Bools, wanted: int, rng: np.random.Generator, weights: npt.NDArray[np.float64] | None = None
+) -> Bools:
     """Choose ``wanted`` observed entries at random, or fewer so that every row and column keeps one.
 
     A matrix of a single row or column, such as a list of measurements, keeps at least one entry in all.
+
+    Parameters
+    ----------
+    observed : ndarray of bool (m, n)
+    wanted : int
+    rng : Generator
+    weights : ndarray (m, n), optional
+        How likely each entry is chosen, relative to the others; 0 for those that come last.
     """
     held = np.zeros(observed.shape, dtype=bool)
     wanted = min(wanted, int(observed.sum()) - 1)
     guarded = min(observed.shape) > 1
     in_row, in_column = observed.sum(axis=1).tolist(), observed.sum(axis=0).tolist()
-    for row, column in rng.permutation(np.argwhere(observed)).tolist():
+    places = rng.permutation(np.argwhere(observed))
+    if weights is not None:
+        # The smallest of exponential variables is each with a probability proportional to its rate.
+        times = rng.exponential(size=len(places)) / np.maximum(weights[tuple(places.T)], 1e-300)
+        places = places[np.argsort(times)]
+    for row, column in places.tolist():
         if wanted <= 0:
             break
         if guarded and (in_row[row] == 1 or in_column[column] == 1):

@@ -213,6 +213,19 @@ def _kind(column: Any, name: Any, identifiers: Any) -> ColumnKind:
     return ColumnKind(name, "category", dtype, different)
 
 
+def nullable_type(dtype: Any) -> str | None:
+    """Return the type of pandas that has gaps for one of NumPy that has none.
+
+    Examples
+    --------
+    >>> nullable_type(np.dtype("uint8")), nullable_type(np.dtype(bool)), nullable_type(np.dtype(float))
+    ('UInt8', 'boolean', None)
+    """
+    if not isinstance(dtype, np.dtype) or dtype.kind not in "iub":
+        return None
+    return "boolean" if dtype.kind == "b" else dtype.name.replace("i", "I", 1).replace("u", "U")
+
+
 def _numbers(observed: Any, name: Any, identifiers: Any) -> ColumnKind:
     looks_like_it = identifiers == "auto" and is_identifier(observed.to_numpy(dtype=np.float64))
     return ColumnKind(name, "identifier" if looks_like_it else "number", observed.dtype)

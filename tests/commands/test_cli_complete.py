@@ -160,6 +160,18 @@ def test_auto_reports_the_error_to_expect(capsys):
         assert "--auto" in mistake(capsys, f"{line} --force {also}")
 
 
+def test_models_compete_for_a_matrix_unless_the_factor_model_is_asked_for(capsys):
+    rng = np.random.default_rng(0)
+    table = rng.random((30, 2)) @ rng.random((2, 20))
+    np.save("a.npy", np.where(rng.random(table.shape) < 0.3, NAN, table))
+    done = facts(capsys, "complete a.npy -o b.npy")
+    assert done["choice"] == "low rank"
+    assert np.abs(np.load("b.npy") - table).max() < 0.01
+    assert main("complete a.npy -o b.npy --force") == 0
+    assert " s: low rank predicts held-out entries best" in capsys.readouterr().out
+    assert "choice" not in facts(capsys, f"complete a.npy -o b.npy --force {QUICK}")
+
+
 def test_bounds_clip_the_gaps_only():
     np.save("a.npy", np.array([[0.0, 1.0, NAN], [NAN, 0.0, 1.0], [1.0, NAN, 0.0]]))
     assert main(f"complete a.npy -o free.npy {QUICK}") == 0
@@ -311,6 +323,7 @@ def test_a_link_is_followed(ratings):
         ("a.csv -o b.csv --checkpoint c.csv", "--checkpoint: expected a name that ends in .npz, got c.csv"),
         ("a.csv -o b.csv --result c.npz --checkpoint ./c.npz", "--checkpoint and --result"),
         ("a.csv -o b.csv --checkpoint-every 3", "--checkpoint-every goes with --checkpoint"),
+        ("a.png -o b.png", "a.png: expected a table; airnp inpaint fills pictures"),
         ("a.csv -o b.csv --checkpoint c.npz --auto", "--checkpoint: --auto compares models"),
         ("-o b.csv", "the following arguments are required: table, or --resume"),
         ("a.csv -o b.csv --form sparse", "--form sparse: a.csv holds no sparse matrix"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,7 @@ from scipy.ndimage import gaussian_filter
 import airnp
 from airnp.completing.completion import cross_fit
 from airnp.completing.models import MODELS, Answer, LowRank, Means, Picture, Task
-from airnp.completing.tournament import Tournament, _Curve
+from airnp.completing.tournament import Tournament, _Curve, _ranks
 from tests.conftest import Backend
 
 RNG = np.random.default_rng(0)
@@ -30,6 +31,7 @@ class Fixed:
     matrix: Any
     seconds: float = 0.0
     uses_neighbours: bool = False
+    favourite_of: tuple[str, ...] = ()
 
     def suits(self, task: Task) -> bool:
         return True
@@ -84,6 +86,10 @@ def test_what_has_not_the_time_is_not_begun() -> None:
     assert np.isfinite(next(score.error for score in found.ranking if score.model == "first"))
     assert found.ranking[-1].note == "not begun: about 1000000 s"
     assert np.isnan(found.ranking[-1].error)
+    favourite = Fixed("favourite", TRUTH, seconds=2e5, favourite_of=("matrix",))
+    found = airnp.complete(TRUTH, SEEN, models=[*CHEAP, first, favourite])
+    assert found.model == "favourite"
+    assert found.ranking[-1].model == "first"
 
 
 def test_a_model_that_fails_does_not_end_the_others() -> None:
@@ -126,6 +132,15 @@ def test_a_blend_is_taken_only_if_it_is_clearly_better() -> None:
     assert alone.model == "one"
 
 
+def test_a_favourite_is_taken_unless_another_is_clearly_better() -> None:
+    usual = Fixed("usual", TRUTH, favourite_of=("table",))
+    losses = np.random.default_rng(8).exponential(size=(2, 400))
+    for kind, other, winner in (("table", 0.97, 1), ("table", 0.7, 0), ("ratings", 0.97, 0)):
+        tournament = Tournament.of(Task(TRUTH, SEEN, kind), [Fixed("other", TRUTH), usual], "mae")
+        scaled = losses / losses.mean(axis=1, keepdims=True) * [[other], [1.0]]
+        assert tournament.choice(tournament.entries)(scaled) == winner
+
+
 def test_binary_data_get_the_likelier_value_unless_squares_count() -> None:
     rng = np.random.default_rng(4)
     truth = (rng.random((40, 1)) * rng.random((1, 30)) > 0.3) * 1.0
@@ -137,8 +152,25 @@ def test_binary_data_get_the_likelier_value_unless_squares_count() -> None:
     assert len(np.unique(soft.X)) > 2
     order = airnp.complete(truth, seen, models=CHEAP, metric="auc")
     assert order.expected < 0.1  # 1 − AUC
+    lower, upper = order.interval()
+    assert lower.min() == order.X.min() == 0
+    assert upper.max() == order.X.max() == 1
     with pytest.raises(ValueError, match=r"^metric: 'auc' is for binary data, got a matrix"):
         airnp.complete(TRUTH, SEEN, metric="auc")
+
+
+def test_the_area_under_the_curve_has_the_standard_error_of_both_sides() -> None:
+    rng = np.random.default_rng(7)
+    areas, unsure = [], []
+    for _ in range(400):
+        positive = np.arange(60) < 50  # few negative entries make it unsure
+        parts = _ranks(rng.normal(size=60) + positive, positive)
+        areas.append(parts.mean())
+        unsure.append(parts.std() / np.sqrt(60))
+    truth = 0.7602  # of two normal distributions, one standard deviation apart
+    assert np.mean(areas) == pytest.approx(truth, abs=0.02)
+    assert np.mean(unsure) == pytest.approx(np.std(areas), rel=0.1)
+    assert (_ranks(np.ones(3), np.array([True, False, True])) == 0.5).all()
 
 
 def test_columns_of_a_frame_may_have_units_and_kinds() -> None:
@@ -167,11 +199,34 @@ def test_columns_of_a_frame_may_have_units_and_kinds() -> None:
         found.interval()
 
 
+def test_whole_numbers_stay_whole_under_a_mask() -> None:
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(5)
+    size = rng.normal(size=50)
+    frame = pandas.DataFrame({"a": (20 * size).round().astype("int32"), "b": size, "c": size > 0})
+    mask = np.stack([rng.random(50) < 0.8, np.ones(50, bool), rng.random(50) < 0.8], axis=1)
+    filled = airnp.complete(frame, mask, models=CHEAP).completed()
+    assert [str(dtype) for dtype in filled.dtypes] == ["Int32", "float64", "boolean"]
+    assert (filled["a"] - frame["a"]).abs().max() < 10
+    assert (filled["c"] == frame["c"]).mean() > 0.9
+
+
 def test_columns_of_unequal_scale_are_a_table() -> None:
     scales = 10.0 ** (np.arange(18) % 5 * 2)
     found = airnp.complete(TRUTH * scales, SEEN, models=CHEAP)
     assert found.kind == "table"
     np.testing.assert_allclose((found.X / scales), TRUTH, atol=0.02)
+
+
+def test_neither_flat_columns_nor_unequal_factors_are_units() -> None:
+    rng = np.random.default_rng(9)
+    mask = rng.random((40, 30)) < 0.7
+    i, j = np.mgrid[:40, :30]
+    picture = np.exp(-((i - 20) ** 2 + (j - 8) ** 2) / 40) + 1e-3 * rng.random((40, 30))  # flat to the right
+    unequal = np.outer(rng.normal(size=40), np.exp(rng.normal(size=30)))
+    smooth = np.sin(i / (2 + j % 5) + j) * 10.0 ** (j % 4)  # measured in four units over time
+    kinds = [airnp.complete(Y, mask, models=CHEAP).kind for Y in (picture, unequal, smooth)]
+    assert kinds == ["matrix", "matrix", "table"]
 
 
 def test_intervals_cover_what_is_missing() -> None:
@@ -225,6 +280,34 @@ def test_save_and_load(tmp_path: Any) -> None:
         assert type(again.X) is type(found.X)
 
 
+def test_save_and_load_a_table_of_all_kinds(tmp_path: Any) -> None:
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(6)
+    size = rng.normal(size=60)
+    frame = pandas.DataFrame(
+        {
+            "id": np.arange(1, 61),
+            "size": size,
+            "name": [f"p{k}" for k in range(60)],
+            "age": pandas.array((40 + 9 * size).round().astype(int), dtype="Int64"),
+            "city": pandas.Series(np.where(size > 0, "A", "B")).mask(rng.random(60) < 0.2),
+            "grade": pandas.Categorical(
+                np.where(size > 0, "high", "low"), ["low", "middle", "high"], ordered=True
+            ),
+            "day": pandas.to_datetime("2020-01-01") + pandas.to_timedelta((9 * size).round(), unit="D"),
+        },
+        index=[f"row {k}" for k in range(60)],
+    )
+    for place in (3, 5, 6):
+        frame.iloc[rng.permutation(60)[:12], place] = None
+    found = airnp.complete(frame, models=CHEAP)
+    found.save(tmp_path / "a.npz")
+    again = airnp.Completion.load(tmp_path / "a.npz")
+    pandas.testing.assert_frame_equal(again.completed(), found.completed())
+    assert (again.completed().dtypes == frame.dtypes).all()
+    assert (again.completed()[["id", "name"]] == frame[["id", "name"]]).all(axis=None)
+
+
 def test_scores_are_a_table() -> None:
     pytest.importorskip("pandas")
     found = airnp.complete(TRUTH, SEEN, models=CHEAP, progress=True)
@@ -238,6 +321,41 @@ def test_an_executor_finds_the_same() -> None:
         there = airnp.complete(TRUTH, SEEN, models=CHEAP, executor=executor)
     np.testing.assert_array_equal(here.X, there.X)
     assert here.expected == there.expected
+
+
+@dataclass(frozen=True)
+class Patient:
+    """A model that takes all the time there is."""
+
+    name: str = "patient"
+    uses_neighbours: bool = False
+    favourite_of: tuple[str, ...] = ()
+
+    def suits(self, task: Task) -> bool:
+        return True
+
+    def cost(self, task: Task) -> float:
+        return 0.3
+
+    def fit(self, task: Task) -> Answer:
+        time.sleep(max(0.0, min(task.deadline - time.monotonic(), 30.0)))
+        return Answer(np.zeros(task.shape))
+
+
+def test_an_executor_honours_the_time_limit() -> None:
+    with ThreadPoolExecutor(2) as executor:
+        found = airnp.complete(TRUTH, SEEN, models=[*CHEAP, Patient()], executor=executor, time_limit=2)
+    assert found.seconds < 6
+    assert found.model == "low rank"
+
+
+def test_the_estimate_is_that_of_models_that_are_begun() -> None:
+    slow = Fixed("slow", TRUTH, seconds=1e5)
+    task = Task(np.where(SEEN, TRUTH, 0.0), SEEN, "matrix")
+    assert Tournament.of(task, [*CHEAP, slow], "mae").estimate < 5
+    favourite = Fixed("slow", TRUTH, seconds=1e5, favourite_of=("matrix",))
+    assert Tournament.of(task, [*CHEAP, favourite], "mae").estimate > 1e5
+    assert Tournament.of(task, [*CHEAP, favourite], "mae", time_limit=9).estimate < 9
 
 
 def test_all_namespaces(backend: Backend) -> None:
@@ -261,6 +379,8 @@ def test_holes_that_cannot_be_copied_give_a_warning() -> None:
         ({"time_limit": 0}, "^time_limit: expected more than 0 seconds"),
         ({"fraction": 2}, "^fraction: expected a number between 0 and 1"),
         ({"kind": "binary"}, "^kind: expected two different values"),
+        ({"models": []}, "^models: expected one at least that is meant for a matrix"),
+        ({"threads": 0}, "^threads: expected"),
     ],
 )
 def test_bad_options_are_refused(options: dict[str, Any], message: str) -> None:
