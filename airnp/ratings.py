@@ -177,7 +177,7 @@ def fit_ratings(
     }
     trials = Trials(R, weights, times, options)
     chosen = trials.choose()
-    result = _fitted(
+    result = fitted_with(
         R,
         chosen,
         **{**options, "max_iter": chosen.iterations},
@@ -232,7 +232,7 @@ class Settings(NamedTuple):
     spread: float
 
 
-def _fitted(R: Any, settings: Settings, **options: Any) -> SparseFitResult:
+def fitted_with(R: Any, settings: Settings, **options: Any) -> SparseFitResult:
     """Return the fit with these settings.
 
     The range of the ratings becomes [0, 1]. Ratings that differ c times as much from their offsets as those
@@ -387,7 +387,7 @@ class Trials:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", EmptyLineWarning)
             options = {**self._options, "weights": fitted.weights, "record": _LOOK_EVERY}
-            result = _fitted(matrix, settings, callback=look, **options)
+            result = fitted_with(matrix, settings, callback=look, **options)
         if result.stop_reason == "interrupted":
             raise KeyboardInterrupt
         return np.array(sums)
