@@ -26,7 +26,6 @@ from airnp.results.ratings_model import RatingsModel, model_of
 from airnp.results.sparse_result import SparseFitResult
 from airnp.training.options import Checkpoint
 
-RATING_DTYPE = np.float32
 _RANK = 128
 _SCALE = 0.015
 """Standard deviation of the first factors."""
@@ -73,6 +72,12 @@ _SHRINKAGES = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0, 10.0, 14.0, 20.0, 30.0, 50.0)
 
 _WATCHED = 2000
 """Ratings whose errors tell the noise."""
+
+_NARROW, _SMALL, _BIG = 1e-3, 1e-30, 1e30
+"""A range of ratings, as a share of the largest, that float32 resolves, and sizes that it holds."""
+
+_SIZES = 1e-100, 1e200
+"""Largest ratings whose products with offsets and factors float64 holds."""
 
 
 def fit_ratings(
@@ -161,6 +166,7 @@ def fit_ratings(
     if bounds is None and R.nnz:
         bounds = _range(R, rows, weights)
     options = {
+        "dtype": rating_dtype(rows.data),
         "rank": min(_RANK, *R.shape) if rank is None else checked_whole("rank", rank),
         "max_iter": checked_whole("max_iter", max_iter),
         "bounds": bounds,
@@ -171,7 +177,7 @@ def fit_ratings(
     }
     trials = Trials(R, weights, times, options)
     chosen = trials.choose()
-    result = _fitted(
+    result = fitted_with(
         R,
         chosen,
         **{**options, "max_iter": chosen.iterations},
@@ -181,6 +187,28 @@ def fit_ratings(
         callback=_interrupt if trials.interrupted else None,
     )
     return rated_model(result, rows, users, items)
+
+
+def rating_dtype(ratings: npt.NDArray[Any]) -> type[np.floating[Any]]:
+    """Return in what to compute: float32, or float64 where float32 would lose differences of ratings.
+
+    Raise a ValueError if float64 would lose them, too.
+
+    Examples
+    --------
+    >>> rating_dtype(np.array([1.0, 5.0])).__name__, rating_dtype(np.array([1e6 + 1, 1e6 + 5])).__name__
+    ('float32', 'float64')
+    """
+    if not ratings.size:
+        return np.float32
+    low, high = float(ratings.min()), float(ratings.max())
+    largest = max(abs(low), abs(high))
+    if largest and not _SIZES[0] <= largest <= _SIZES[1]:
+        raise ValueError(
+            f"R: expected the largest rating to be from {_SIZES[0]:g} to {_SIZES[1]:g}, got {largest:g}; "
+            "divide ratings by it"
+        )
+    return np.float32 if high - low >= _NARROW * largest and _SMALL < largest < _BIG else np.float64
 
 
 class Settings(NamedTuple):
@@ -204,7 +232,7 @@ class Settings(NamedTuple):
     spread: float
 
 
-def _fitted(R: Any, settings: Settings, **options: Any) -> SparseFitResult:
+def fitted_with(R: Any, settings: Settings, **options: Any) -> SparseFitResult:
     """Return the fit with these settings.
 
     The range of the ratings becomes [0, 1]. Ratings that differ c times as much from their offsets as those
@@ -227,7 +255,6 @@ def _fitted(R: Any, settings: Settings, **options: Any) -> SparseFitResult:
         init=Gaussian(0.0, _SCALE * np.sqrt(spread)),
         optimizer=Adam(rate, second_moment="matrix", schedule=ExponentialDecay(0.5, _HALVED_EVERY)),
         stop=None,
-        dtype=RATING_DTYPE,
         **options,
     )
 
@@ -274,7 +301,9 @@ class Trials:
             warnings.simplefilter("ignore", EmptyLineWarning)
             self._entries = read_entries(R, np.float64, weights)
         self._shrinkage = chosen_shrinkage(self._entries, times)
-        self._spread = self._relative_spread()
+        span = float(np.ptp(self._entries.values))
+        self._unit = 2.0 ** (np.frexp(span)[1] - 1)
+        self._spread = self._relative_spread(span)
         self._folds, self._others = _folds(self._entries.nnz, times)
         # A rank that is too large is left as it is, for the first fit to refuse.
         rank = _TRIAL_RANK if _TRIAL_RANK < options["rank"] <= min(R.shape) else options["rank"]
@@ -332,8 +361,8 @@ class Trials:
     def _curve(self, settings: Settings, held: npt.NDArray[np.bool_]) -> npt.NDArray[np.float64]:
         """Return sums over held-out ratings, at the start and then every few iterations, (looks, 4).
 
-        Of 1, of e², of d and of d², with the error e and d = e₀² − e², where e₀ is that of the start, which
-        is that of the offsets alone.
+        Of 1, of e², of d and of d², with the error e, in units in which the range of ratings is about 1, and
+        d = e₀² − e², where e₀ is that of the start, which is that of the offsets alone.
         """
         from scipy.sparse import csr_array
 
@@ -346,7 +375,7 @@ class Trials:
         def look(iteration: int, state: Any) -> bool:
             if iteration > 1 and iteration % _LOOK_EVERY:
                 return False
-            found = weights * (state.result().predict(rows, columns) - rest.values) ** 2
+            found = weights * ((state.result().predict(rows, columns) - rest.values) / self._unit) ** 2
             if not squares:
                 squares.append(found)
             gain = squares[0] - found
@@ -358,7 +387,7 @@ class Trials:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", EmptyLineWarning)
             options = {**self._options, "weights": fitted.weights, "record": _LOOK_EVERY}
-            result = _fitted(matrix, settings, callback=look, **options)
+            result = fitted_with(matrix, settings, callback=look, **options)
         if result.stop_reason == "interrupted":
             raise KeyboardInterrupt
         return np.array(sums)
@@ -367,14 +396,13 @@ class Trials:
         decay, mask_decay = (start * 2.0**power for start, power in zip(_DECAYS, place, strict=True))
         return Settings(self._shrinkage, decay, mask_decay, iterations, self._spread)
 
-    def _relative_spread(self) -> float:
+    def _relative_spread(self, span: float) -> float:
         """Return the standard deviation of what the offsets leave, in units of ``_SPREAD`` of the range."""
         values, weights = self._entries.values, self._entries.weights
-        span = float(np.ptp(values)) if len(values) else 0.0
         mean, b, c = first_offsets(self._entries, self._shrinkage)
         left = values - mean - b[self._entries.pattern.line_of_each()] - c[self._entries.pattern.indices]
-        spread = float(np.sqrt(np.average(left**2, weights=weights)))
-        return float(np.clip(spread / (_SPREAD * span), 0.1, 10)) if span > 0 else 1.0
+        spread = float(np.sqrt(np.average((left / self._unit) ** 2, weights=weights)))
+        return float(np.clip(spread * self._unit / (_SPREAD * span), 0.1, 10)) if span > 0 else 1.0
 
 
 def _folds(count: int, times: Any) -> tuple[list[npt.NDArray[np.bool_]], list[npt.NDArray[np.bool_]]]:

@@ -80,6 +80,9 @@ _TOP = 10
 _OF_A_FIT = ("implicit", "bounds", "result", "rank", "max_iter", "seed", "threads", "checkpoint", "resume")
 """Options that a saved model leaves nothing to do for."""
 
+_ERRORS = ("rmse", "mae")
+"""Measures of predictions; the others are of as many items as are recommended."""
+
 _OF_RATINGS = ("bounds", "repeated", "checkpoint", "resume")
 """Options that mean nothing without ratings."""
 
@@ -169,7 +172,7 @@ def _run(options: argparse.Namespace) -> int:
     write_file(options.output, lambda file: triples.write(file, kind, names, *found[:3]))
     save_result(model, options.result)
     facts = {**_facts(options, table, model), "predictions": len(found.values), **found.unknown, **facts}
-    facts |= _measured(model, test)
+    facts |= _measured(options, model, test)
     return finish(options, facts, _text(options, facts))
 
 
@@ -205,7 +208,7 @@ def _recommend(options: argparse.Namespace, kind: str) -> int:
         "predictions": len(found.values),
         **found.unknown,
         **facts,
-        **_measured(model, test),
+        **_measured(options, model, test),
     }
     lines = [
         f"{options.table}: {facts['pairs']} pairs of {facts['items']} items and {facts['users']} users",
@@ -271,7 +274,7 @@ def _serve(options: argparse.Namespace, kind: str) -> int:
         "predictions": len(found.values),
         **found.unknown,
         "stop_reason": "served",
-        **_measured(model, _read_test(options)),
+        **_measured(options, model, _read_test(options)),
     }
     lines = [f"{options.model}: {facts['items']} items and {facts['users']} users", *_unknown(options, facts)]
     lines += _measures(facts)
@@ -286,10 +289,13 @@ def _read_test(options: argparse.Namespace) -> Triples | None:
     return triples.read(options.test, _layout(options))
 
 
-def _measured(model: RatingsModel | ImplicitModel, test: Triples | None) -> dict[str, Any]:
+def _measured(
+    options: argparse.Namespace, model: RatingsModel | ImplicitModel, test: Triples | None
+) -> dict[str, Any]:
     """Return the errors of a model on other ratings, if there are any."""
     if test is None:
         return {}
+    k = options.top or _TOP
     # Ids of a model may be numbers where the file has text.
     sides = [(test.users, model.users, test.rows), (test.items, model.items, test.columns)]
     ids = []
@@ -300,20 +306,19 @@ def _measured(model: RatingsModel | ImplicitModel, test: Triples | None) -> dict
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", airnp.UnknownIdWarning)
         if isinstance(model, airnp.ImplicitModel):
-            return {"test": {"pairs": len(test), **model.evaluate(ids[0], ids[1])}}
-        return {"test": {"ratings": len(test), **model.evaluate(ids[0], ids[1], test.values)}}
+            found = model.evaluate(ids[0], ids[1], k=k)
+            return {"test": {"pairs": len(test), "k": k, **found}}
+        found = model.evaluate(ids[0], ids[1], test.values, k=k)
+        return {"test": {"ratings": len(test), "k": k, **found}}
 
 
 def _measures(facts: dict[str, Any]) -> list[str]:
     """Return a line about the errors on other ratings, if they were measured."""
-    found = dict(facts.get("test", {}))
-    if not found:
+    if "test" not in facts:
         return []
-    kind, count = next(iter(found.items()))
-    del found[kind]
-    return [
-        f"on {int(count)} other {kind}: " + ", ".join(f"{name} {value:.4f}" for name, value in found.items())
-    ]
+    (kind, count), (_, k), *found = facts["test"].items()
+    shown = [f"{name if name in _ERRORS else f'{name}@{k}'} {value:.4f}" for name, value in found]
+    return [f"on {count} other {kind}: {', '.join(shown)}"]
 
 
 def _header(names: list[str], path: Path) -> list[str]:
@@ -364,7 +369,7 @@ def _read_pairs(options: argparse.Namespace, known_users: list[Any], known_items
 
 def _check_run(options: argparse.Namespace, ratings: Any) -> None:
     """Raise a UsageError unless ``--resume`` names a run that fits these ratings."""
-    from airnp.ratings import RATING_DTYPE
+    from airnp.ratings import rating_dtype
     from airnp.results.files import is_sparse_form, read_header
     from airnp.training.sparse import check_same_data
 
@@ -378,7 +383,7 @@ def _check_run(options: argparse.Namespace, ratings: Any) -> None:
     if header.get("run") is None:
         raise UsageError(f"{path}: holds a result, but no run to go on with; see --checkpoint")
     try:
-        check_same_data(header, ratings, RATING_DTYPE)
+        check_same_data(header, ratings, rating_dtype(ratings.data))
     except ValueError as error:
         raise UsageError(f"{options.table}: expected the ratings that the run in {path} fits") from error
 

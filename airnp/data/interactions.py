@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import date, datetime
+from decimal import Decimal
 from typing import Any, Literal, NamedTuple
+from uuid import UUID
 
 import numpy as np
 import numpy.typing as npt
 
 from airnp._arrays import stored_entries
+from airnp._checks import checked_number, checked_seed
 from airnp.data.entries import is_sparse
 
 Places = npt.NDArray[np.int64]
@@ -25,13 +30,13 @@ _SPELLINGS = {
 _ROLES = {spelling: role for role, text in _SPELLINGS.items() for spelling in text.split()}
 
 
-def column_roles(names: Iterable[Any]) -> dict[str, int]:
-    """Return the place of each role, user, item, rating and timestamp, that the names of columns tell.
+def column_roles(names: Sequence[Any], wanted: Iterable[str] = tuple(_SPELLINGS)) -> dict[str, int]:
+    """Return the place of each wanted role: user, item, rating or timestamp, that names of columns tell.
 
     Raises
     ------
     ValueError
-        If two columns have names of one role.
+        If two columns have names of one wanted role.
 
     Examples
     --------
@@ -42,15 +47,16 @@ def column_roles(names: Iterable[Any]) -> dict[str, int]:
     """
     found: dict[str, int] = {}
     for place, name in enumerate(names):
-        role = _ROLES.get(re.sub(r"[^a-z]", "", str(name).lower()))
-        if role in found:
-            # An id goes before a name: "movieId" and "title".
-            if "id" in str(name).lower() and "id" not in str(list(names)[found[role]]).lower():
-                found[role] = place
-            elif "id" not in str(list(names)[found[role]]).lower():
-                raise ValueError(f"columns: expected one for the {role}, got {list(names)}; name the columns")
-        elif role is not None:
+        role = _ROLES.get(re.sub(r"[^a-z]", "", str(name).lower()), "")
+        if role not in found and role in wanted:
             found[role] = place
+        elif role in found:
+            # An id goes before a name: "movieId" and "title".
+            is_id, was_id = ("id" in str(each).lower() for each in (name, names[found[role]]))
+            if is_id == was_id:
+                raise ValueError(f"columns: expected one for the {role}, got {list(names)}; name the columns")
+            if is_id:
+                found[role] = place
     return found
 
 
@@ -90,7 +96,7 @@ def read_interactions(
     _refuse_names(R, names)
     if is_sparse(R):
         return _from_sparse(R)
-    if isinstance(R, tuple) and len(R) in (3, 4) and all(np.ndim(part) == 1 for part in R):
+    if isinstance(R, tuple) and len(R) in (3, 4) and all(map(_is_sequence, R)):
         return _from_columns(*R)
     if (
         isinstance(R, list)
@@ -124,15 +130,15 @@ def read_pairs(R: Any, user: Any = None, item: Any = None, timestamp: Any = None
         parts = [R[name] for name in _named(chosen, ("user", "item"), columns)]
         if any(part.isna().any() for part in parts):
             raise ValueError("R: expected a user and an item in every row, got rows with gaps")
-        times = None if chosen["timestamp"] is None else R[chosen["timestamp"]].to_numpy()
+        times = None if chosen["timestamp"] is None else R[chosen["timestamp"]]
         return _used(parts[0].tolist(), parts[1].tolist(), times)
     _refuse_names(R, names)
     if is_sparse(R):
         rows = stored_entries("R", R)
-        if not (rows.data > 0).all():
+        if not (_numbers(rows.data) > 0).all():
             raise ValueError("R: expected stored entries above 0 for what was used, got others")
         return Interactions((rows > 0).astype(np.float64), Ids(range(R.shape[0])), Ids(range(R.shape[1])))
-    if isinstance(R, tuple) and len(R) in (2, 3) and all(np.ndim(part) == 1 for part in R):
+    if isinstance(R, tuple) and len(R) in (2, 3) and all(map(_is_sequence, R)):
         return _used(*R)
     if (
         isinstance(R, list)
@@ -152,7 +158,8 @@ def _used(users: Any, items: Any, times: Any = None) -> Interactions:
     if not len(users):
         raise ValueError("R: expected at least one pair of a user and an item, got none")
     (rows, row_ids), (columns, column_ids) = _factorized(users), _factorized(items)
-    order = np.arange(len(rows)) if times is None else np.argsort(np.asarray(times), kind="stable")
+    times = None if times is None else read_times(times, len(rows))
+    order = np.arange(len(rows)) if times is None else np.argsort(times, kind="stable")
     _, last = np.unique((rows * len(column_ids) + columns)[order][::-1], return_index=True)
     kept = order[::-1][last]  # in the order of rows
     return _table(rows[kept], columns[kept], np.ones(len(kept)), row_ids, column_ids, times, kept)
@@ -164,9 +171,66 @@ def _table(
     from scipy.sparse import csr_array
 
     matrix = csr_array((values, (rows, columns)), shape=(len(row_ids), len(column_ids)))
-    if times is None or not has_order(np.asarray(times)):
+    if times is None or not has_order(times):
         return Interactions(matrix, row_ids, column_ids)
-    return Interactions(matrix, row_ids, column_ids, np.asarray(times)[kept])
+    return Interactions(matrix, row_ids, column_ids, times[kept])
+
+
+def read_times(times: Any, count: int) -> npt.NDArray[Any]:
+    """Return a number for each time: those of numbers, dates or text such as 1997-12-04 15:55:49.
+
+    Raises
+    ------
+    ValueError
+        If one is missing or is no time, or if there are not as many as ratings.
+
+    Examples
+    --------
+    >>> read_times(["1970-01-02T00:00:00+00:00", 5, date(1970, 1, 3)], 3).tolist()[:2]
+    [86400.0, 5.0]
+    """
+    values = np.ma.masked_array(times)
+    if values.shape != (count,):
+        raise ValueError(f"timestamp: expected a time for each of {count} ratings, got shape {values.shape}")
+    found = np.asarray(values)
+    missing = np.ma.getmaskarray(values) | (np.isnat(found) if found.dtype.kind in "mM" else False)
+    if found.dtype.kind not in "biumM":
+        moments = [moment(value) for value in found.tolist()]
+        missing = missing | np.array([value is None for value in moments], dtype=bool)
+        numbers = np.array([math.nan if value is None else value for value in moments], dtype=np.float64)
+    else:
+        numbers = found.astype(np.int64)
+    if missing.any():
+        line = int(np.argmax(missing))
+        raise ValueError(
+            f"timestamp: expected a number or a date such as 2020-01-31 12:00:00 in every row, got "
+            f"{values[line]!r} in row {line + 1}; without this column, random ratings choose the settings"
+        )
+    return numbers
+
+
+def moment(value: Any) -> float | None:
+    """Return a time as a number, from a number, a date or the text of one; None for anything else.
+
+    Examples
+    --------
+    >>> moment("881250949"), moment("1970-01-02T00:00:00+00:00"), moment("yesterday")
+    (881250949.0, 86400.0, None)
+    """
+    try:
+        return _finite(float(value))
+    except (TypeError, ValueError, OverflowError):
+        pass
+    try:
+        if isinstance(value, date) and not isinstance(value, datetime):
+            value = datetime(value.year, value.month, value.day)
+        return _finite((datetime.fromisoformat(value) if isinstance(value, str) else value).timestamp())
+    except (AttributeError, ValueError, OverflowError):
+        return None
+
+
+def _finite(number: float) -> float | None:
+    return number if math.isfinite(number) else None
 
 
 def has_order(times: npt.NDArray[Any] | None) -> bool:
@@ -183,14 +247,18 @@ def _refuse_names(R: Any, names: Mapping[str, Any]) -> None:
 
 def _chosen_columns(columns: Sequence[Any], names: Mapping[str, Any]) -> dict[str, Any]:
     """Return the column of each role: the one that the user names, or one with a usual name, or None."""
+    columns, given = list(columns), [name for name in names.values() if name is not None]
     for role, name in names.items():
         if name is not None and name not in columns:
             raise ValueError(f"{role}: expected the name of a column, one of {columns[:10]}, got {name!r}")
-    told = column_roles(columns)
-    return {
-        role: name if name is not None else (columns[told[role]] if role in told else None)
-        for role, name in names.items()
-    }
+    for name in given:
+        if given.count(name) > 1 or columns.count(name) > 1:
+            raise ValueError(
+                f"{', '.join(names)}: expected the names of different columns, got {name!r} twice"
+            )
+    free = [name for name in columns if name not in given]
+    told = column_roles(free, [role for role, name in names.items() if name is None])
+    return {role: free[told[role]] if role in told else name for role, name in names.items()}
 
 
 def _named(chosen: Mapping[str, Any], roles: Sequence[str], columns: Sequence[Any]) -> list[Any]:
@@ -234,15 +302,15 @@ def split(
     [False, True, False]
     """
     who = np.asarray(_factorized(list(users))[0])
-    order = np.random.default_rng(seed).permutation(len(who))
+    order = np.random.default_rng(checked_seed(seed)).permutation(len(who))
     if how not in ("random", "one", "time"):
         raise ValueError(f"how: expected 'random', 'one' or 'time', got {how!r}")
     if how == "time" and times is None:
         raise ValueError("times: expected one for each rating to split by time, got None")
-    if not 0 < share < 1:
+    if not 0 < checked_number("share", share) < 1:
         raise ValueError(f"share: expected a number between 0 and 1, got {share!r}")
     if times is not None and how != "random":
-        order = order[np.argsort(np.asarray(times)[order], kind="stable")]
+        order = order[np.argsort(read_times(times, len(who))[order], kind="stable")]
     found = np.zeros(len(who), bool)
     if how == "one":
         _, last = np.unique(who[order][::-1], return_index=True)
@@ -269,7 +337,7 @@ def latest(times: Any, share: float) -> npt.NDArray[np.bool_]:
 
 
 def _from_sparse(R: Any) -> Interactions:
-    stored_entries("R", R)  # refuses what a sparse matrix may hold and ratings may not
+    _numbers(stored_entries("R", R).data)  # refuses what a sparse matrix may hold and ratings may not
     return Interactions(R, Ids(range(R.shape[0])), Ids(range(R.shape[1])))
 
 
@@ -280,8 +348,8 @@ def _from_frame(frame: Any, names: Mapping[str, Any]) -> Interactions:
         if frame[[chosen[role] for role in ("user", "item", "rating")]].isna().to_numpy().any():
             raise ValueError("R: expected a user, an item and a rating in every row, got rows with gaps")
         parts = [frame[chosen[role]] for role in ("user", "item", "rating")]
-        times = None if chosen["timestamp"] is None else frame[chosen["timestamp"]].to_numpy()
-        return _from_columns(parts[0].tolist(), parts[1].tolist(), parts[2].to_numpy(), times)
+        times = None if chosen["timestamp"] is None else frame[chosen["timestamp"]]
+        return _from_columns(parts[0].tolist(), parts[1].tolist(), parts[2], times)
     if any(name is not None for name in chosen.values()):
         _named(chosen, ("user", "item", "rating"), columns)
     return _from_pivot(frame)
@@ -299,7 +367,7 @@ def _from_pivot(frame: Any) -> Interactions:
             f"{list(frame.columns)[:10]} without gaps; user=, item= and rating= name the columns"
         )
     rows, columns = np.nonzero(there)
-    matrix = csr_array((values[there], (rows, columns)), shape=values.shape)
+    matrix = csr_array((_numbers(values[there]), (rows, columns)), shape=values.shape)
     return Interactions(matrix, Ids(frame.index.tolist()), Ids(frame.columns.tolist()))
 
 
@@ -308,10 +376,8 @@ def _from_columns(users: Any, items: Any, values: Any, times: Any = None) -> Int
         raise ValueError(
             f"R: expected as many users as items and ratings, got {len(users)}, {len(items)}, {len(values)}"
         )
-    try:
-        numbers = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise TypeError("R: expected ratings that are numbers") from None
+    numbers = _numbers(values)
+    times = None if times is None else read_times(times, len(numbers))
     (rows, row_ids), (columns, column_ids) = _factorized(users), _factorized(items)
     shape = len(row_ids), len(column_ids)
     keys = rows * shape[1] + columns
@@ -325,12 +391,56 @@ def _from_columns(users: Any, items: Any, values: Any, times: Any = None) -> Int
     return _table(rows[order], columns[order], numbers[order], row_ids, column_ids, times, order)
 
 
+def _numbers(values: Any) -> npt.NDArray[np.float64]:
+    """Return ratings as float64; raise if some are missing, not finite or no numbers."""
+    found = np.asarray(values)
+    if np.ma.is_masked(values):
+        raise ValueError("R: expected a rating in every row, got masked ones")
+    try:
+        if found.dtype.kind in "cmM":
+            raise TypeError
+        numbers = found.astype(np.float64)
+    except (TypeError, ValueError):
+        raise TypeError(f"R: expected ratings that are numbers, got {found.dtype}") from None
+    if not len(numbers):
+        raise ValueError("R: expected at least one rating, got none")
+    if not np.isfinite(numbers).all():
+        wrong = numbers[~np.isfinite(numbers)]
+        raise ValueError(f"R: expected finite ratings, got {wrong[0]}; {len(wrong)} ratings are not finite")
+    return numbers
+
+
 def _factorized(labels: Any) -> tuple[Places, Ids]:
     """Return the place of each label among the different ones, in the order of their first appearance."""
     known: dict[Any, int] = {}
-    plain = labels.tolist() if isinstance(labels, np.ndarray) else labels
-    places = np.array([known.setdefault(_plain(label), len(known)) for label in plain], dtype=np.int64)
-    return places, Ids(list(known))
+    try:
+        places = [known.setdefault(label, len(known)) for label in _one_by_one(labels)]
+    except TypeError:
+        raise TypeError("R: expected users and items that are hashable, such as numbers and text") from None
+    if any(map(_is_missing, known)):
+        raise ValueError("R: expected a user and an item in every row, got rows with gaps")
+    return np.array(places, dtype=np.int64), Ids(list(known))
+
+
+def _is_missing(label: Any) -> bool:
+    """Whether a label is one of the ways to say that there is none."""
+    named = label is None or type(label).__name__ in ("NAType", "NaTType")
+    return named or (isinstance(label, float) and math.isnan(label))
+
+
+def _is_sequence(part: Any) -> bool:
+    """Whether a value is a list or a vector, of whatever."""
+    return np.ndim(part) == 1 if hasattr(part, "ndim") else isinstance(part, Sequence) and not _is_text(part)
+
+
+def _is_text(label: Any) -> bool:
+    return isinstance(label, str | bytes)
+
+
+def _one_by_one(labels: Iterable[Any]) -> list[Any]:
+    """Return the labels of a sequence, those of NumPy, pandas and Arrow as plain values of Python."""
+    as_list = getattr(labels, "tolist", None) or getattr(labels, "to_pylist", None)
+    return [_plain(label) for label in (labels if as_list is None else as_list())]
 
 
 class Ids:
@@ -372,9 +482,9 @@ class Ids:
         if isinstance(labels, np.ndarray):
             found = [self._places.get(label, -1) for label in labels.ravel().tolist()]
             return np.array(found, dtype=np.int64).reshape(labels.shape)
-        if labels and isinstance(labels, list) and isinstance(labels[0], list):
+        if isinstance(labels, list) and labels and isinstance(labels[0], list):
             return np.stack([self.places(line) for line in labels])
-        return np.array([self._places.get(_plain(label), -1) for label in labels], dtype=np.int64)
+        return np.array([self._places.get(label, -1) for label in _one_by_one(labels)], dtype=np.int64)
 
     def stored(self, name: str) -> tuple[Any, dict[str, Any]]:
         """Return what JSON can hold, and arrays. Raise a TypeError for ids that cannot be saved."""
@@ -403,19 +513,39 @@ def _is_one(labels: Any, known: Ids) -> bool:
     """Whether an argument is one id, not several: text, a number, or a tuple that is an id."""
     if isinstance(labels, tuple):
         return labels in known
-    return isinstance(labels, str | bytes) or not isinstance(labels, Iterable)
+    return _is_text(labels) or not isinstance(labels, Iterable)
 
 
 _SIMPLE = (bool, int, float, str)
 
 
+def _timestamp(text: str) -> Any:
+    from pandas import Timestamp
+
+    return Timestamp(text)
+
+
+_WRITTEN: dict[str, tuple[Callable[[Any], str], Callable[[str], Any]]] = {
+    "bytes": (bytes.hex, bytes.fromhex),
+    "Decimal": (str, Decimal),
+    "UUID": (str, UUID),
+    "date": (date.isoformat, date.fromisoformat),
+    "datetime": (datetime.isoformat, datetime.fromisoformat),
+    "Timestamp": (str, _timestamp),
+}
+"""How ids of other types become text, and text ids, by the name of the type."""
+
+
 def _tagged(label: Any, name: str) -> list[Any]:
+    kind = type(label).__name__
     if isinstance(label, tuple):
         return ["tuple", [_tagged(part, name) for part in label]]
     if type(label) in _SIMPLE:
-        return [type(label).__name__, label]
+        return [kind, label]
+    if kind in _WRITTEN:
+        return [kind, _WRITTEN[kind][0](label)]
     raise TypeError(
-        f"{name}: expected ids that are text, numbers or tuples of them to save, got {type(label).__name__}"
+        f"{name}: expected ids that are text, numbers, dates or tuples of them to save, got {kind}"
     )
 
 
@@ -423,4 +553,6 @@ def _untagged(stored: Any) -> Any:
     kind, value = stored
     if kind == "tuple":
         return tuple(_untagged(part) for part in value)
+    if kind in _WRITTEN:
+        return _WRITTEN[kind][1](value)
     return {each.__name__: each for each in _SIMPLE}[kind](value)

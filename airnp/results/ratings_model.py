@@ -27,7 +27,7 @@ u = (VᵀV + w V_SᵀV_S + λ_n)⁻¹ (1 + w) Σ_S v_j.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from os import PathLike
@@ -50,6 +50,12 @@ Filter = Callable[[Any], bool] | Collection[Any]
 _CHUNK = 2**24
 """Predictions to make at a time."""
 
+
+_RELEVANT = 0.75
+"""Where between the bounds a rating begins to make an item relevant."""
+
+_LEAST_DECAY = 1e-6
+"""Penalty of a ridge regression at least, as a share of the squares of its columns."""
 
 _LEAST_LEFT = 0.1
 """Share of the variance of an error that a fit leaves at least."""
@@ -140,7 +146,7 @@ class Recommender(SparseFitResult):
             Of their common shape.
         """
         (rows, b, u), (columns, c, v) = self._lines("user", users), self._lines("item", items)
-        shape = np.broadcast_shapes(rows.shape, columns.shape)
+        shape = _common_shape(rows, columns)
         if isinstance(users, Newcomer) or isinstance(items, Newcomer):
             values = self._mean + b + c + np.sum(u * v, axis=-1, dtype=np.float64)
             return self._put_in_bounds(np.asarray(values, self.row_factors.dtype).reshape(shape))
@@ -173,8 +179,9 @@ class Recommender(SparseFitResult):
             Which items may be recommended: a function of an id, or the ids themselves.
         """
         if isinstance(user, Newcomer):
+            self._check_newcomer("user", user)
             scores, seen = self._scores(user.offset, user.factor), user.seen
-        elif (row := int(self._known("user", self.users.places(user)))) >= 0:
+        elif (row := int(self._known("user", self._place("user", self.users, user)))) >= 0:
             scores = self._scores(float(self._row_offsets[row]), self.row_factors[row])
             seen = _line(self.seen, row)
         else:
@@ -201,7 +208,10 @@ class Recommender(SparseFitResult):
             Default: all. Raise a ValueError for an unknown one.
         """
         n, allowed = checked_whole("n", n), self._allowed(filter)
-        rows = np.arange(len(self.users)) if users is None else self.users.places(list(users))
+        if isinstance(users, str | bytes | Newcomer) or not isinstance(users, Iterable | None):
+            raise TypeError(f"users: expected a list of ids, got {users!r}")
+        users = users if users is None else list(users)
+        rows = np.arange(len(self.users)) if users is None else self.users.places(users)
         if (rows < 0).any():
             unknown = [label for label, row in zip(users, rows, strict=True) if row < 0]
             raise ValueError(
@@ -225,6 +235,7 @@ class Recommender(SparseFitResult):
     def _ranking(self, wanted: Mapping[Any, Sequence[Any]], k: int) -> dict[str, float]:
         """Return what :func:`airnp.metrics.ranking` says of the best items of users who want some."""
         lists: dict[Any, list[Any]] = {}
+        k = checked_whole("k", k)
         who, what, _ = self.recommend_all(k, users=[user for user in wanted if user in self.users])
         for user, item in zip(who, what, strict=True):
             lists.setdefault(user, []).append(item)
@@ -241,9 +252,10 @@ class Recommender(SparseFitResult):
     def _similar(self, name: Literal["user", "item"], given: Any, n: int) -> list[Scored]:
         side = self._side(name)
         if isinstance(given, Newcomer):
+            self._check_newcomer(name, given)
             place, factor = -1, given.factor
         else:
-            place = int(side.ids.places(given))
+            place = int(self._place(name, side.ids, given))
             if place < 0:
                 raise ValueError(f"{name}: expected one that the model knows, got {given!r}")
             factor = side.factors[place]
@@ -253,11 +265,21 @@ class Recommender(SparseFitResult):
         chosen = self._best(cosines, itself, checked_whole("n", n), None)
         return self._scored(side.ids, chosen, cosines[chosen])
 
+    @staticmethod
+    def _place(name: str, ids: Ids, given: Any) -> Places:
+        """Return the place of one id."""
+        place = ids.places(given)
+        if place.ndim:
+            raise TypeError(f"{name}: expected one id, got {given!r}")
+        return place
+
     def _allowed(self, filter: Filter | None) -> npt.NDArray[np.bool_] | None:
         if filter is None:
             return None
         if callable(filter):
             return np.array([bool(filter(label)) for label in self.items.labels], dtype=bool)
+        if isinstance(filter, str | bytes) or not isinstance(filter, Iterable):
+            raise TypeError(f"filter: expected a function of an id, or a collection of ids, got {filter!r}")
         found = np.zeros(len(self.items), bool)
         places = self.items.places(list(filter))
         found[places[places >= 0]] = True
@@ -312,13 +334,19 @@ class Recommender(SparseFitResult):
         """Return places, offsets and factors of ids or of a newcomer; zeros for unknown ones."""
         side = self._side(name)
         if isinstance(given, Newcomer):
-            if given.side != name:
-                raise ValueError(f"{name}s: expected a new {name}, got a new {given.side}")
+            self._check_newcomer(name, given)
             return np.asarray(-1), np.asarray(given.offset), given.factor
         places = self._known(name, side.ids.places(given))
         known = places >= 0
         offsets = np.where(known, side.offsets[places], 0)
         return places, offsets, np.where(known[..., None], side.factors[places], 0)
+
+    def _check_newcomer(self, name: str, given: Newcomer) -> None:
+        if given.side != name:
+            raise ValueError(f"{name}s: expected a new {name}, got a new {given.side}")
+        others = self.items if name == "user" else self.users
+        if given.factor.shape[0] != self.row_factors.shape[1] or (given.seen >= len(others)).any():
+            raise ValueError(f"{name}s: expected a new {name} that was folded into this model")
 
     def _known(self, name: str, places: Places) -> Places:
         """Return places, with a warning if some are unknown."""
@@ -362,7 +390,7 @@ class RatingsModel(Recommender):
     seen : Pattern
         Who rated what.
     noise : float
-        σ of a rating around its prediction; see ``std``.
+        σ of a rating around its prediction; see ``std``. NaN if there is only one rating.
 
     Examples
     --------
@@ -386,7 +414,7 @@ class RatingsModel(Recommender):
         that is known about it.
         """
         (rows, _, u), (columns, _, v) = self._lines("user", users), self._lines("item", items)
-        shape = np.broadcast_shapes(rows.shape, columns.shape)
+        shape = _common_shape(rows, columns)
         rank = self.row_factors.shape[1]
         u, v = (np.broadcast_to(part, (*shape, rank)).reshape(-1, rank) for part in (u, v))
         i, j = (np.broadcast_to(part, shape).ravel() for part in (rows, columns))
@@ -413,9 +441,12 @@ class RatingsModel(Recommender):
         """Return A and AᵀA + Λ."""
         wide = np.hstack([np.ones((len(others), 1)), others]).astype(np.float64)
         shrinkage, decay, _ = self.penalties
-        penalty = np.full(wide.shape[1], max(decay, 1e-6) * np.sqrt(max(len(others), 1)))
-        penalty[0] = max(shrinkage, 1e-6)
-        return wide, wide.T @ wide + np.diag(penalty)
+        gram = wide.T @ wide
+        # Without a decay, it has an inverse all the same, in any unit of the ratings.
+        least = _LEAST_DECAY * float(np.mean(np.diag(gram)[1:]))
+        penalty = np.full(len(gram), max(decay * np.sqrt(max(len(others), 1)), least) or 1.0)
+        penalty[0] = max(shrinkage, _LEAST_DECAY)
+        return wide, gram + np.diag(penalty)
 
     def fold_in(self, ratings: Mapping[Any, float], *, side: Literal["user", "item"] = "user") -> Newcomer:
         """Return a new user, from ratings of some items, or a new item, from ratings by some users.
@@ -424,7 +455,7 @@ class RatingsModel(Recommender):
 
         Parameters
         ----------
-        ratings : mapping of id to rating
+        ratings : mapping of id to rating, or a Series of ratings by id
             Of items for a new user. Ids that the model does not know are ignored, with a warning.
         side : {"user", "item"}
             What is new.
@@ -434,10 +465,14 @@ class RatingsModel(Recommender):
         Newcomer
             For ``predict``, ``recommend``, ``std`` and the similar ones.
         """
-        values = np.array(list(ratings.values()), dtype=np.float64)
+        try:
+            given = dict(ratings)
+            values = np.array([float(value) for value in given.values()])
+        except (TypeError, ValueError):
+            raise TypeError(f"ratings: expected a mapping of ids to numbers, got {ratings!r}") from None
         if not np.isfinite(values).all():
             raise ValueError(f"ratings: expected finite numbers, got {values[~np.isfinite(values)][0]}")
-        lines, places = self._read_new(side, list(ratings))
+        lines, places = self._read_new(side, list(given))
         seen, values = places[places >= 0], values[places >= 0]
         others = lines.other_factors[seen].astype(np.float64)
         start = np.zeros(others.shape[1])
@@ -450,7 +485,13 @@ class RatingsModel(Recommender):
         return Newcomer(side, (start + found[1:]).astype(kind), float(found[0]), np.sort(seen))
 
     def evaluate(
-        self, users: Sequence[Any], items: Sequence[Any], ratings: Any, *, k: int = 10, relevant: float = 4.0
+        self,
+        users: Sequence[Any],
+        items: Sequence[Any],
+        ratings: Any,
+        *,
+        k: int = 10,
+        relevant: float | None = None,
     ) -> dict[str, float]:
         """Measure the model by ratings that it was not fitted to.
 
@@ -461,8 +502,9 @@ class RatingsModel(Recommender):
         ratings : array (k,)
         k : int
             Length of the lists of recommended items.
-        relevant : float
-            The least rating that makes an item relevant for its user.
+        relevant : float, optional
+            The least rating that makes an item relevant for its user. Default: three quarters of the way
+            from the lower bound to the upper one, 4 of 1 to 5.
 
         Returns
         -------
@@ -470,8 +512,18 @@ class RatingsModel(Recommender):
             ``rmse`` and ``mae`` of the predictions; of ``recommend_all``, if an item is relevant, what
             :func:`airnp.metrics.ranking` measures.
         """
-        values = np.asarray(ratings, dtype=np.float64)
-        errors = self.predict(list(users), list(items)) - values
+        values, users, items = np.asarray(ratings, dtype=np.float64), list(users), list(items)
+        if values.shape != (len(users),) or len(items) != len(users) or not users:
+            raise ValueError(
+                f"ratings: expected at least one, and as many as users and items, got {values.shape} of "
+                f"{len(users)} and {len(items)}"
+            )
+        if not np.isfinite(values).all():
+            raise ValueError(f"ratings: expected finite numbers, got {values[~np.isfinite(values)][0]}")
+        if relevant is None:
+            assert self.bounds is not None
+            relevant = _RELEVANT * self.bounds.high + (1 - _RELEVANT) * self.bounds.low
+        errors = self.predict(users, items) - values
         found = {"rmse": float(np.sqrt(np.mean(errors**2))), "mae": float(np.mean(np.abs(errors)))}
         wanted: dict[Any, list[Any]] = {}
         for user, item, value in zip(users, items, values, strict=True):
@@ -483,10 +535,13 @@ class RatingsModel(Recommender):
 
     def with_noise(self, rows: Places, columns: Places, errors: Floats) -> RatingsModel:
         """Return the model with the σ that errors of fitted ratings, at these rows and columns, tell."""
+        if len(errors) < 2:
+            return self
         pull = self._leverage("user", None, rows, self.column_factors[columns])
         pull += self._leverage("item", None, columns, self.row_factors[rows])
-        left = np.maximum(1 - pull, _LEAST_LEFT)
-        return replace(self, noise=float(np.sqrt(np.sum(errors.astype(np.float64) ** 2) / np.sum(left))))
+        left, largest = np.maximum(1 - pull, _LEAST_LEFT), float(np.abs(errors).max()) or 1.0
+        squares = (errors.astype(np.float64) / largest) ** 2
+        return replace(self, noise=largest * float(np.sqrt(np.sum(squares) / np.sum(left))))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -558,6 +613,11 @@ class ImplicitModel(Recommender):
         k : int
             Length of the lists of recommended items.
         """
+        users, items = list(users), list(items)
+        if len(users) != len(items) or not users:
+            raise ValueError(
+                f"users, items: expected as many of each, and at least one, got {len(users)} and {len(items)}"
+            )
         wanted: dict[Any, list[Any]] = {}
         for user, item in zip(users, items, strict=True):
             wanted.setdefault(user, []).append(item)
@@ -596,6 +656,16 @@ def implicit_decays(
     mean = weight * float(np.mean(counts)) + others
     weights = weight * np.asarray(counts if of is None else of, dtype=np.float64) + others
     return np.asarray(decay * np.sqrt(mean * weights))
+
+
+def _common_shape(rows: Places, columns: Places) -> tuple[int, ...]:
+    try:
+        return np.broadcast_shapes(rows.shape, columns.shape)
+    except ValueError:
+        raise ValueError(
+            f"users, items: expected as many of each, or shapes that broadcast, got {rows.shape} and "
+            f"{columns.shape}"
+        ) from None
 
 
 def _line(pattern: Pattern, line: Any) -> Places:

@@ -13,7 +13,6 @@ import math
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -21,7 +20,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from airnp.data.interactions import column_roles
+from airnp.data.interactions import column_roles, moment, read_times
 from airnp.tables.binary import load_pandas
 from airnp.tables.files import compressing, kind_of, open_table
 from airnp.tables.table import TableError
@@ -246,7 +245,7 @@ def _collect(
                 raise TableError(f"line {number}: {cell!r} is no rating, expected a number")
             values.append(value)
         if time_at is not None:
-            time = _moment(cells[time_at].strip()) if time_at < len(cells) else None
+            time = moment(cells[time_at].strip()) if time_at < len(cells) else None
             if time is None:
                 time_at = None  # an order of some of the entries is none
             else:
@@ -256,23 +255,6 @@ def _collect(
     found = np.array(rows, dtype=np.int64), np.array(columns, dtype=np.int64)
     when = None if time_at is None else np.array(times, dtype=np.float64)
     return Triples(list(users), list(items), *found, np.array(values, dtype=np.float64), names, when)
-
-
-def _moment(cell: str) -> float | None:
-    """Return a time as a number, from a number or a date such as 1997-12-04 15:55:49; None for other text.
-
-    Examples
-    --------
-    >>> _moment("881250949"), _moment("1970-01-02T00:00:00+00:00"), _moment("yesterday")
-    (881250949.0, 86400.0, None)
-    """
-    number = number_of(cell)
-    if number is not None:
-        return number if math.isfinite(number) else None
-    try:
-        return datetime.fromisoformat(cell).timestamp()
-    except (ValueError, OverflowError):
-        return None
 
 
 # --- parquet ---
@@ -305,12 +287,10 @@ def _from_frame(frame: Any, layout: Layout) -> Triples:
 
 def _moments(column: Any) -> Floats | None:
     """Return times as numbers; None if some are missing or are neither numbers nor dates."""
-    if column.isna().any():
+    try:
+        return read_times(column, len(column)).astype(np.float64)
+    except ValueError:
         return None
-    if column.dtype.kind == "M":
-        return np.asarray(column.astype("int64").to_numpy(), dtype=np.float64)
-    found = [_moment(str(value)) for value in column]
-    return None if None in found else np.array(found, dtype=np.float64)
 
 
 # --- writing ---

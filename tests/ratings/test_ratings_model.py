@@ -188,3 +188,46 @@ def test_the_shrinkage_of_offsets_comes_from_the_data():
         for values in (differ, 3 + noise)
     ]
     assert found[0] < 5 < 14 < found[1]
+
+
+def test_what_is_asked_of_a_model_and_cannot_be_meant(model):
+    other = airnp.fit_ratings((USERS, FILMS, STARS), rank=3, max_iter=3, seed=0).fold_in({101: 5})
+    for ask, error, message in (
+        (lambda: model.predict(["user 1", "user 2"], [101, 104, 110]), ValueError, "users, items: expected"),
+        (lambda: model.recommend(["user 1", "user 2"]), TypeError, "user: expected one id, got"),
+        (lambda: model.similar_items([101, 104]), TypeError, "item: expected one id, got"),
+        (lambda: model.recommend("user 1", filter="104"), TypeError, "filter: expected a function of an id"),
+        (lambda: model.recommend("user 1", filter=104), TypeError, "filter: expected a function of an id"),
+        (lambda: model.recommend_all(users="user 1"), TypeError, "users: expected a list of ids, got 'user"),
+        (lambda: model.recommend(other), ValueError, "users: expected a new user that was folded into this"),
+        (lambda: model.similar_items(other), ValueError, "items: expected a new item, got a new user"),
+        (lambda: model.fold_in({101: "good"}), TypeError, "ratings: expected a mapping of ids to numbers"),
+        (lambda: model.fold_in({101: np.nan}), ValueError, "ratings: expected finite numbers, got nan"),
+        (
+            lambda: model.evaluate(["user 1"], [101, 104], [3, 4]),
+            ValueError,
+            "ratings: expected at least one",
+        ),
+        (lambda: model.evaluate([], [], []), ValueError, "ratings: expected at least one"),
+        (lambda: model.evaluate(["user 1"], [101], [np.nan]), ValueError, "ratings: expected finite numbers"),
+        (lambda: model.evaluate(["user 1"], [101], [5], k=0), ValueError, "k: expected at least 1"),
+    ):
+        with pytest.raises(error, match=message):
+            ask()
+
+
+def test_series_and_generators_of_ids(model):
+    users, films = pd.Series(USERS[:3]), pd.Series(FILMS[:3])
+    np.testing.assert_array_equal(model.predict(users, films), model.predict(USERS[:3], FILMS[:3]))
+    np.testing.assert_array_equal(model.std(users, films), model.std(USERS[:3], FILMS[:3]))
+    assert model.recommend_all(2, users=iter(["user 5"])).users == ["user 5"] * 2
+    assert model.fold_in(pd.Series({101: 5.0})).offset == model.fold_in({101: 5}).offset
+
+
+def test_what_is_relevant_comes_from_the_bounds(model):
+    users = [f"user {row}" for row in range(40)]
+    films = [model.recommend(user, 1)[0].id for user in users]
+    stars = np.arange(40) % 2 + 4.0
+    assert model.evaluate(users, films, stars, k=1) == model.evaluate(users, films, stars, k=1, relevant=4.0)
+    assert model.evaluate(users, films, stars, k=1)["coverage"] > 0
+    assert model.evaluate(users[:1], films[:1], [3.9], k=1).keys() == {"rmse", "mae"}
