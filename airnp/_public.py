@@ -5,8 +5,7 @@ from airnp.completing.completion import Completion, complete
 from airnp.completing.searching import Candidate, Search, search
 from airnp.data.bounds import Integers
 from airnp.data.inputs import EmptyLineWarning
-from airnp.data.linearmaps import Blocks
-from airnp.data.prepared import Operator
+from airnp.data.linearmaps import Blocks, Operator
 from airnp.engines import CPU, CUDA
 from airnp.fitting import fit, fit_sparse
 from airnp.fleet.many import Outcome, fit_many

@@ -16,8 +16,7 @@ from airnp._devices import available_memory, device_memory
 from airnp.data.bounds import Bounds, bounds_at
 from airnp.data.entries import Entries, is_sparse, read_entries
 from airnp.data.inputs import read
-from airnp.data.normalization import entries_by_range
-from airnp.data.prepared import prepare
+from airnp.data.normalization import entries_by_range, prepare
 from airnp.engines import CPU, CUDA, Auto, select_engine
 from airnp.model.factored import Layout
 from airnp.model.factorization import explained_memory, needed_bytes

@@ -28,7 +28,7 @@ from airnp._arrays import from_numpy, on_device, to_numpy
 from airnp._checks import checked_seed, checked_whole
 from airnp.baselines.imputers import climbing_ranks
 from airnp.data.holdout import hold_out, like_the_gaps
-from airnp.data.prepared import prepare
+from airnp.data.normalization import prepare
 from airnp.engines.threads import using
 from airnp.results.calibration import calibration
 from airnp.results.history import History

@@ -239,6 +239,27 @@ def is_flat_operator(operator: Any) -> bool:
     return all(hasattr(operator, name) for name in ("matvec", "rmatvec", "shape"))
 
 
+@dataclass(frozen=True)
+class Operator:
+    """A linear operator that does not say which matrices it acts on, and their shape.
+
+    Parameters
+    ----------
+    operator : LinearOperator or object with ``forward`` and ``adjoint``
+        A scipy.sparse.linalg.LinearOperator acts on ``X.ravel()``.
+    shape : (m, n)
+        Shape of X.
+    """
+
+    operator: Any
+    shape: tuple[int, int]
+
+    @classmethod
+    def parts(cls, operator: Any) -> tuple[Any, tuple[int, int] | None]:
+        """Return the operator itself and the shape that the user said, if any."""
+        return (operator.operator, operator.shape) if isinstance(operator, cls) else (operator, None)
+
+
 def measurement_operator(
     operator: Any, measurements: Array, shape: Any, xp: Namespace
 ) -> tuple[Any, tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""Bringing data of any scale to [0, 1], or columns to one scale, and back: one set of defaults serves all."""
+"""Data as they are fitted: brought to [0, 1], or columns to one scale, within bounds, and the way back."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import numpy as np
 import numpy.typing as npt
 from array_api_compat import array_namespace
 
-from airnp._arrays import Array, beside, from_numpy, to_numpy
+from airnp._arrays import Array, beside, from_numpy, on_device, to_numpy
+from airnp.data.bounds import Bounds
 from airnp.data.entries import Entries
-from airnp.data.inputs import Observations
-from airnp.data.linearmaps import Transform
+from airnp.data.inputs import Observations, read
+from airnp.data.linearmaps import Operator, Transform, measurement_operator
 
 _FAR = 6.0
 """Entries beyond this many interquartile ranges from the quartiles do not count for center and scale."""
@@ -94,6 +95,82 @@ def _root_mean_square(array: npt.NDArray[Any]) -> float:
     sizes = np.abs(array.astype(np.float64))
     largest = float(np.max(sizes))
     return largest * float(np.sqrt(np.mean((sizes / largest) ** 2))) if largest > 0 else 0.0
+
+
+@dataclass(frozen=True)
+class PreparedData:
+    """Observations as they are fitted, and the way back to the data's units."""
+
+    observations: Observations
+    normalization: Normalization
+    operator: Transform | None
+    shape: tuple[int, int]
+    original: Array | None
+    bounds: Bounds | None = None
+
+    def restored(self, X: Array) -> Array:
+        """Return what the factors multiply to in the data's own units, within the bounds."""
+        matrix = self.normalization.undo(X)
+        return matrix if self.bounds is None else self.bounds.put_on(matrix)
+
+    def within(self, bounds: Any) -> PreparedData:
+        """Return the same with bounds, which observed entries must keep; see :func:`airnp.fit`."""
+        labels = self.observations.labels
+        limits = Bounds.of(bounds, None, self.shape[-1], None if labels is None else labels.columns)
+        if limits is not None:
+            limits.check_type(self.observations.dtype)
+        if limits is None or self.original is None:
+            return replace(self, bounds=limits)
+        limits.check(self.original, self.observations.mask)
+        # A float64 that keeps a bound may have left it in float32.
+        with on_device(self.observations.xp, self.observations.device):
+            xp, seen = self.observations.xp, self.observations.mask
+            original = xp.where(seen, limits.put_on(self.original), self.original)
+        return replace(self, bounds=limits, original=original)
+
+
+def prepare(
+    Y: Any,
+    mask: Any,
+    weights: Any,
+    xp: Any,
+    device: Any,
+    dtype: Any,
+    operator: Any,
+    normalize: bool,
+) -> PreparedData:
+    """Return the observations as the mathematics sees them; see :func:`airnp.fit` for the arguments."""
+    if not isinstance(normalize, bool | np.bool_):
+        raise TypeError(f"normalize: expected True or False, got {normalize!r}")
+    observations = read(Y, mask, weights, xp=xp, device=device, dtype=dtype, matrices=operator is None)
+    with on_device(observations.xp, observations.device):
+        return _normalized(observations, operator, normalize)
+
+
+def _normalized(observations: Observations, operator: Any, normalize: bool) -> PreparedData:
+    """Return the observations in the units that are fitted, and the way back."""
+    if operator is None:
+        batch, size = tuple(observations.values.shape[:-2]), tuple(observations.values.shape[-2:])
+        original = observations.place(observations.values, observations.dtype)
+        scaled, way_back = (
+            by_range(observations) if normalize else (observations, identity(observations, batch))
+        )
+        return PreparedData(scaled.moved(), way_back, None, size, original)
+    observations = observations.moved()
+    operator, shape = Operator.parts(operator)
+    bound, size = measurement_operator(operator, observations.values, shape, observations.xp)
+    scaled, way_back = (
+        by_size(observations, bound, size) if normalize else (observations, identity(observations, ()))
+    )
+    return PreparedData(scaled, way_back, bound, size, None)
+
+
+def without(observations: Observations, held_out: npt.NDArray[np.bool_] | None) -> Observations:
+    """Return the observations less those that are held out."""
+    if held_out is None:
+        return observations
+    kept = observations.place(~held_out, observations.dtype)
+    return replace(observations, weights=observations.weights * kept)
 
 
 def entries_by_range(entries: Entries) -> tuple[Entries, float, float]:

@@ -14,8 +14,7 @@ from airnp._devices import available_memory, device_memory
 from airnp.data.holdout import hold_out
 from airnp.data.inputs import Labels, Observations
 from airnp.data.linearmaps import Transform, measurement_operator
-from airnp.data.normalization import Normalization
-from airnp.data.prepared import Operator, PreparedData
+from airnp.data.normalization import Normalization, Operator, PreparedData
 from airnp.engines import EngineChoice
 from airnp.engines.contract import NO_MEMORY
 from airnp.model.objective import ModelSettings, Objective

@@ -19,7 +19,7 @@ import airnp
 from airnp import AdaptiveLaplacian, EnergyChange, FixedLaplacian, HeldOut, TotalVariation
 from airnp.data.entries import read_entries
 from airnp.data.holdout import random_entries
-from airnp.data.prepared import prepare
+from airnp.data.normalization import prepare
 from airnp.engines import select_engine
 from airnp.model.objective import ModelSettings
 from airnp.training.dense import DenseTask
