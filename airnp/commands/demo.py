@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import math
 import platform
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -214,7 +215,8 @@ def photograph(size: int = 512) -> Picture:
         ) from error
     from PIL import Image
 
-    pixels = Image.fromarray(data.astronaut()).resize((size, size), Image.Resampling.LANCZOS)
+    load: Callable[[], NDArray[np.uint8]] = data.astronaut
+    pixels = Image.fromarray(load()).resize((size, size), Image.Resampling.LANCZOS)
     return np.asarray(pixels, dtype=np.float64) / 255
 
 

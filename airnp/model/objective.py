@@ -23,8 +23,8 @@ from airnp._arrays import (
 )
 from airnp._checks import checked_depth, checked_whole
 from airnp.data.inputs import Observations, read
-from airnp.data.linearmaps import Transform, check_adjoint, measurement_operator
-from airnp.data.normalization import Operator, PreparedData
+from airnp.data.linearmaps import Operator, Transform, check_adjoint, measurement_operator
+from airnp.data.normalization import PreparedData
 from airnp.engines import EngineChoice, select_engine
 from airnp.engines.contract import NO_MEMORY, Engine, Memory, Update
 from airnp.model.factorization import factor_gradients, factor_shapes, suffix_products

@@ -13,8 +13,8 @@ from airnp._arrays import Array, dtype_name, from_numpy, to_numpy
 from airnp._devices import available_memory, device_memory
 from airnp.data.holdout import hold_out
 from airnp.data.inputs import Labels, Observations
-from airnp.data.linearmaps import Transform, measurement_operator
-from airnp.data.normalization import Normalization, Operator, PreparedData
+from airnp.data.linearmaps import Operator, Transform, measurement_operator
+from airnp.data.normalization import Normalization, PreparedData
 from airnp.engines import EngineChoice
 from airnp.engines.contract import NO_MEMORY
 from airnp.model.objective import ModelSettings, Objective
