@@ -6,8 +6,9 @@ also over normal scores of skewed columns (:mod:`airnp.resemblance.scores`), the
 
 To judge them, some rows lose entries: each one where another row, of a similar kind, has its gaps. So the
 held-out entries have the shape of the gaps, whole blocks and drop-out included. The weights of the blend
-minimise the squared error on these entries, are not negative and sum to one. The held-out errors, divided by
-the standard deviations that the blend expects, calibrate the latter.
+minimise the squared error on these entries, are not negative and sum to one; each column has its own, drawn
+towards those of all columns. The held-out errors, divided by the standard deviations that the blend expects,
+calibrate the latter. Where they are few, further entries are held out, and the blend is fitted without them.
 """
 
 from __future__ import annotations
@@ -89,6 +90,9 @@ _LEAST_PRIOR, _MOST_PRIOR = 10.0, 1000.0
 _ENOUGH, _MOST_ROUNDS = 100, 2
 """Held-out entries of a column that suffice to calibrate it, and how often more are held out, at most."""
 
+_PRIOR_WEIGHTS = 300.0
+"""Held-out entries that those of all columns count for in the weights of one column."""
+
 _PRIOR_STUDENT = 20
 """Held-out entries that Student's distribution counts for in the calibration of intervals."""
 
@@ -148,6 +152,8 @@ class Blend:
         Columns of the held-out entries.
     ratios : ndarray (k,)
         Their errors over the standard deviations that the blend expected.
+    by_column : ndarray (models, d), optional
+        Weights in each column. Default: the same in all of them.
     """
 
     models: dict[str, RowModel]
@@ -155,11 +161,13 @@ class Blend:
     errors: dict[str, float]
     columns: npt.NDArray[np.intp] = field(repr=False)
     ratios: Floats = field(repr=False)
+    by_column: Floats | None = field(repr=False, default=None)
 
     def complete(self, values: Floats, observed: Bools) -> tuple[Floats, Floats]:
         """Return rows with their gaps filled, and the standard deviations of filled entries, both (n, d)."""
         answers = [model.complete(values, observed) for model in self.models.values()]
-        filled, variance = _blended(answers, list(self.weights.values()))
+        weights = list(self.weights.values()) if self.by_column is None else list(self.by_column)
+        filled, variance = _blended(answers, weights)
         std = np.sqrt(variance) * self.inflation(values.shape[1])
         return np.where(observed, values, filled), np.where(observed, 0.0, std)
 
@@ -188,7 +196,7 @@ class Blend:
         total = sum(weight for _, weight in shares.values())
         weights = {name: weight / total for name, (_, weight) in shares.items()}
         fitted = _refit(values[used], observed[used], densities, rng, _FOR_DRAWING)
-        return replace(self, models=fitted, weights=weights)
+        return replace(self, models=fitted, weights=weights, by_column=None)
 
     def draw(self, values: Floats, observed: Bools, rng: np.random.Generator) -> Floats:
         """Return rows with their gaps drawn from their conditional distribution, (n, d)."""
@@ -300,55 +308,75 @@ def fit_rows(
     """
     families = _families(*values.shape) if families is None else families
     judged = _some(len(values), _MOST_JUDGED, rng)
-    trials = list(_hold_out(values[judged], observed[judged], rng))
     models: dict[str, RowModel] = {}
-    predictions: list[dict[str, tuple[Floats, Floats]]] = []
-    truths, columns = [], []
-    kept: list[str] | None = None
-    for held in trials:
+    trials: list[_Trial] = []
+    for held in _hold_out(values[judged], observed[judged], rng):
         known = observed[judged] & ~held
-        models = {}
-        answers: dict[str, tuple[Floats, Floats]] = {}
         inputs = np.where(known, values[judged], 0.0)
-        for name, model in _contestants(inputs, known, kept, families, values[judged], held, answers):
-            models[name] = model
-        kept = list(answers)
-        predictions.append(answers)
-        truths.append(values[judged][held])
-        columns.append(np.nonzero(held)[1])
-    assert kept is not None
-    truth, column = np.concatenate(truths), np.concatenate(columns)
+        kept = list(trials[-1].answers) if trials else None
+        trial = _Trial(np.nonzero(held)[1], values[judged][held], {})
+        models = dict(_contestants(inputs, known, kept, families, values[judged], held, trial.answers))
+        trials.append(trial)
+    first = _joined(trials, list(trials[-1].answers))
+    errors = {name: _rmse(answer[0], first.truth) for name, answer in first.answers.items()}
+    weights = _blend_weights(first.predictions, first.truth)
+    chosen = {name: float(w) for name, w in zip(first.answers, weights, strict=True) if w > 0}
+    models = {name: models[name] for name in chosen}
+    further = _further(values[judged], observed[judged], models, first.columns, rng)
+    trial = _joined([first, *further], list(chosen))
+    by_column = _weights_of_columns(trial, np.array(list(chosen.values())), values.shape[1])
+    filled, variance = _blended(list(trial.answers.values()), list(by_column[:, trial.columns]))
+    errors["blend"] = _rmse(filled[: len(first.truth)], first.truth)
+    ratios = np.abs(filled - trial.truth) / np.sqrt(variance + 1e-12) * _optimism(trial, len(chosen))
+    return Blend(_refit(values, observed, models, rng), chosen, errors, trial.columns, ratios, by_column)
+
+
+@dataclass(frozen=True, eq=False)
+class _Trial:
+    """Held-out entries, and what models say about them.
+
+    Attributes
+    ----------
+    columns : ndarray (k,)
+    truth : ndarray (k,)
+    answers : dict of str to pairs of ndarray (k,)
+        Means and variances.
+    """
+
+    columns: npt.NDArray[np.intp]
+    truth: Floats
+    answers: dict[str, tuple[Floats, Floats]]
+
+    @property
+    def predictions(self) -> Floats:
+        """Means of all models, (k, models)."""
+        return np.stack([filled for filled, _ in self.answers.values()], axis=1)
+
+
+def _joined(trials: list[_Trial], names: list[str]) -> _Trial:
+    """Return the entries of several trials, and what some models say about them."""
     answers = {
         name: (
-            np.concatenate([each[name][0] for each in predictions]),
-            np.concatenate([each[name][1] for each in predictions]),
+            np.concatenate([trial.answers[name][0] for trial in trials]),
+            np.concatenate([trial.answers[name][1] for trial in trials]),
         )
-        for name in kept
+        for name in names
     }
-    errors = {name: _rmse(answer[0], truth) for name, answer in answers.items()}
-    weights = _blend_weights(np.stack([answers[name][0] for name in kept], axis=1), truth)
-    chosen = {name: float(weight) for name, weight in zip(kept, weights, strict=True) if weight > 0}
-    filled, variance = _blended([answers[name] for name in chosen], list(chosen.values()))
-    errors["blend"] = _rmse(filled, truth)
-    ratios = np.abs(filled - truth) / np.sqrt(variance + 1e-12) * _optimism(len(truth), len(chosen))
-    models = {name: models[name] for name in chosen}
-    for others, found in _further_ratios(values[judged], observed[judged], models, chosen, column, rng):
-        column, ratios = np.append(column, others), np.append(ratios, found)
-    return Blend(_refit(values, observed, models, rng), chosen, errors, column, ratios)
+    columns = np.concatenate([trial.columns for trial in trials])
+    return _Trial(columns, np.concatenate([trial.truth for trial in trials]), answers)
 
 
-def _further_ratios(
+def _further(
     values: Floats,
     observed: Bools,
     models: Mapping[str, RowModel],
-    weights: dict[str, float],
     columns: npt.NDArray[np.intp],
     rng: np.random.Generator,
-) -> Iterator[tuple[npt.NDArray[np.intp], Floats]]:
-    """Yield columns of further held-out entries, and their errors over what the blend expected.
+) -> Iterator[_Trial]:
+    """Yield further held-out entries, and what models say about them that are fitted without them.
 
-    ``columns`` are those of the entries that judged the models. If these are few for each column, others are
-    held out, and the models of the blend are fitted without them.
+    ``columns`` are those of the entries that chose the models. There are more only if these are few for each
+    column: enough to choose models, but not to weigh and calibrate them column by column.
     """
     entries, enough = len(columns), _ENOUGH * len(np.unique(columns))
     for _ in range(_MOST_ROUNDS):
@@ -357,11 +385,11 @@ def _further_ratios(
         for held in _hold_out(values, observed, rng):
             known = observed & ~held
             rows, inputs = held.any(axis=1), np.where(known, values, 0.0)
-            fitted = _refit(inputs, known, models, rng, trees=_FEW_TREES)
-            answers = [model.complete(inputs[rows], known[rows]) for model in fitted.values()]
-            filled, variance = _blended(answers, list(weights.values()))
-            errors = np.abs(filled - values[rows]) / np.sqrt(variance + 1e-12)
-            yield np.nonzero(held)[1], errors[held[rows]]
+            answers = {}
+            for name, model in _refit(inputs, known, models, rng, trees=_FEW_TREES).items():
+                filled, variance = model.complete(inputs[rows], known[rows])
+                answers[name] = filled[held[rows]], variance[held[rows]]
+            yield _Trial(np.nonzero(held)[1], values[held], answers)
             entries += int(held.sum())
 
 
@@ -654,14 +682,19 @@ def _rmse(found: Floats, truth: Floats) -> float:
     return float(np.sqrt(((found - truth) ** 2).mean())) if len(truth) else 1.0
 
 
-def _optimism(entries: int, models: int) -> float:
+def _optimism(trial: _Trial, models: int) -> float:
     """Return how much larger new errors are than those that the weights were chosen by (Akaike's FPE)."""
-    models = min(models, entries // 2)
-    return float(np.sqrt((entries + models) / max(entries - models, 1)))
+    counts = np.bincount(trial.columns)
+    entries, parameters = counts.sum(), models * (1 + (counts / (counts + _PRIOR_WEIGHTS)).sum())
+    parameters = min(parameters, entries // 2)
+    return float(np.sqrt((entries + parameters) / max(entries - parameters, 1)))
 
 
-def _blended(answers: list[tuple[Floats, Floats]], weights: list[float]) -> tuple[Floats, Floats]:
-    """Return mean and variance of a mixture of answers, which are means and variances."""
+def _blended(answers: list[tuple[Floats, Floats]], weights: list[Any]) -> tuple[Floats, Floats]:
+    """Return mean and variance of a mixture of answers, which are means and variances.
+
+    Each weight is one number, or one for each entry or column.
+    """
     mean = sum((w * filled for w, (filled, _) in zip(weights, answers, strict=True)), np.zeros(()))
     variance = sum(
         (w * (spread + (filled - mean) ** 2) for w, (filled, spread) in zip(weights, answers, strict=True)),
@@ -673,11 +706,8 @@ def _blended(answers: list[tuple[Floats, Floats]], weights: list[float]) -> tupl
 def _blend_weights(predictions: Floats, truth: Floats) -> Floats:
     """Return weights (k,) that sum to 1 and minimise the squared error of predictions (entries, k).
 
-    A constraint Σ w = 1 becomes a heavy row of a non-negative least-squares problem. Small weights are
-    dropped, and the others found again.
+    Small weights are dropped, and the others found again.
     """
-    from scipy.optimize import nnls
-
     count = predictions.shape[1]
     used = np.arange(count)
     if not len(truth):
@@ -688,17 +718,49 @@ def _blend_weights(predictions: Floats, truth: Floats) -> Floats:
         weights[errors.argmin()] = 1.0
         return weights
     for _ in range(2):
-        # Only the Gram matrix matters: with Σ w = 1, the error is w·E·w for E of the models' own errors.
         apart = predictions[:, used] - truth[:, None]
         equal = _TOWARDS_EQUAL + _TOWARDS_EQUAL_ENTRIES / len(truth)
-        gram = apart.T @ apart / len(truth) + equal * errors.min() * np.eye(len(used))
-        root = np.linalg.cholesky(gram + 1e-12 * np.trace(gram) * np.eye(len(used))).T
-        heavy = 1e3 * np.sqrt(np.trace(gram))
-        matrix = np.vstack([root, heavy * np.ones(len(used))])
-        found, _ = nnls(matrix, np.append(np.zeros(len(used)), heavy))
-        found = found / found.sum()
+        squares = apart.T @ apart / len(truth)
+        found = _least(squares, equal * errors.min(), np.full(len(used), 1 / len(used)))
         weights[:] = 0
         weights[used] = found
         used = used[found >= _SMALLEST_WEIGHT]
     weights[weights < _SMALLEST_WEIGHT / 2] = 0
     return np.asarray(weights / weights.sum())
+
+
+def _weights_of_columns(trial: _Trial, weights: Floats, d: int) -> Floats:
+    """Return weights (k, d) of k models in each column, drawn towards the weights in all columns.
+
+    A column counts by its own held-out entries, and by a number of all entries.
+    """
+    found = np.repeat(weights[:, None], d, axis=1)
+    apart = trial.predictions - trial.truth[:, None]
+    total = float((apart**2).sum())
+    if len(weights) == 1 or total <= 0:
+        return found
+    for j in np.unique(trial.columns):
+        own = apart[trial.columns == j]
+        size = float((own**2).sum()) / len(own)
+        if size > _EXACT:
+            squares = own.T @ own + _PRIOR_WEIGHTS * size / total * (apart.T @ apart)
+            squares /= len(own) + _PRIOR_WEIGHTS
+            found[:, j] = _least(squares, _TOWARDS_EQUAL * float(np.diag(squares).min()), weights)
+    return found
+
+
+def _least(squares: Floats, ridge: float, usual: Floats) -> Floats:
+    """Return w ≥ 0 that sums to 1 and minimises w·E·w + ρ|w − u|², for E = ``squares`` (k, k).
+
+    With Σ w = 1, w·E·w is the squared error of a blend, for E the mean products of the models' errors. The
+    constraint becomes a heavy row of a non-negative least-squares problem.
+    """
+    from scipy.optimize import nnls
+
+    size = float(np.trace(squares))
+    root = np.linalg.cholesky(squares + (ridge + 1e-12 * size) * np.eye(len(usual))).T
+    wanted = np.linalg.solve(root.T, ridge * usual)
+    heavy = 1e3 * np.sqrt(size)
+    matrix = np.vstack([root, heavy * np.ones(len(usual))])
+    found, _ = nnls(matrix, np.append(wanted, heavy))
+    return np.asarray(found / found.sum())

@@ -10,8 +10,8 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 
-STRANGE = ("friedman", "prices", "counts", "survey")
-SEALED = ("few", "sensors", "clusters", "rules")
+STRANGE = ("friedman", "prices", "counts", "survey", "rules")
+SEALED = ("few", "sensors", "clusters")
 
 
 def _friedman() -> dict[str, np.ndarray]:

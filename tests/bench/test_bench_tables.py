@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from bench.tables import __main__ as command
-from bench.tables import data, protocol
+from bench.tables import data, protocol, unlike
 from bench.tables.gaps import MECHANISMS, make_gaps
 from bench.tables.measure import OURS, codes, measure, one_hot, scores, with_gaps
 from bench.tables.peers import ON_REQUEST, PEERS
@@ -33,7 +33,17 @@ def test_every_row_and_column_keeps_entries():
     assert (observed.sum(axis=0) >= 2).all()
 
 
-@pytest.mark.parametrize("name", [*data.TUNING, *data.REPORT])
+def test_blocks_are_missing_together_where_their_values_are_large():
+    values = np.random.default_rng(0).standard_normal((3000, 10))
+    gaps = ~make_gaps(values, 0.3, "blocks", seed=1)
+    np.testing.assert_allclose(gaps.mean(axis=0), 0.3, atol=0.04)
+    alike = np.corrcoef(gaps.T) > 0.7
+    assert (alike.sum(axis=0) == 5).all()
+    larger = [values[gone, j].mean() - values[~gone, j].mean() for j, gone in enumerate(gaps.T)]
+    assert (np.array(larger) > 0.3).sum() == 2  # one column of each block decides
+
+
+@pytest.mark.parametrize("name", [*data.TUNING, *data.REPORT, *unlike.STRANGE, *unlike.SEALED])
 def test_tables_are_complete(name):
     dataset = data.load(name)
     assert not dataset.frame.isna().any(axis=None)
@@ -43,6 +53,7 @@ def test_tables_are_complete(name):
 
 def test_tuning_and_report_have_nothing_in_common():
     assert not set(data.TUNING) & set(data.REPORT)
+    assert not set(unlike.STRANGE) & set(unlike.SEALED)
 
 
 def test_scores_and_encodings():

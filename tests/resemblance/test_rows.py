@@ -10,7 +10,14 @@ from airnp.resemblance.factors import Factors, fit_factors
 from airnp.resemblance.gaussian import condition
 from airnp.resemblance.mixture import Mixture, Rows, first_mixture, fit_mixture
 from airnp.resemblance.neighbours import Forest, Neighbours
-from airnp.resemblance.rows import Blend, _blend_weights, _hold_out, fit_rows
+from airnp.resemblance.rows import (
+    Blend,
+    _blend_weights,
+    _hold_out,
+    _Trial,
+    _weights_of_columns,
+    fit_rows,
+)
 from airnp.resemblance.scores import ScoredMixture, TableScores, learn_scores
 
 RNG = np.random.default_rng(0)
@@ -193,6 +200,32 @@ def test_weights_are_those_of_least_squares():
     assert weights.sum() == pytest.approx(1)
     expected = np.array([4, 1, 0]) / 5  # of independent errors: one over the variance
     np.testing.assert_allclose(weights, expected, atol=0.04)
+
+
+def test_columns_have_weights_of_their_own_as_far_as_they_have_entries():
+    rng = np.random.default_rng(3)
+    columns = np.repeat([0, 1, 2], [400, 400, 4])
+    truth = rng.standard_normal(len(columns))
+    errors = np.where(columns == 0, [[0.2], [0.8]], [[0.8], [0.2]]) * rng.standard_normal((2, len(columns)))
+    answers = {name: (truth + error, np.ones_like(truth)) for name, error in zip("ab", errors, strict=True)}
+    found = _weights_of_columns(_Trial(columns, truth, answers), np.array([0.5, 0.5]), 4)
+    np.testing.assert_allclose(found.sum(axis=0), 1)
+    assert found[0, 0] > 0.7
+    assert found[1, 1] > 0.7
+    assert abs(found[0, 2] - 0.5) < 0.1
+    np.testing.assert_array_equal(found[:, 3], 0.5)
+
+
+def test_a_blend_may_have_weights_for_each_column():
+    values, observed = gaussian_table(n=60)
+    rows = Rows(values, observed)
+    models = {"a": first_mixture(rows), "b": fit_mixture(rows, first_mixture(rows), ridge=0.01, prior=0)}
+    filled = [model.complete(values, observed)[0] for model in models.values()]
+    shares = np.array([[1.0, 0, 0, 0, 0.5, 1], [0, 1, 1, 1, 0.5, 0]])
+    blend = Blend(models, {"a": 0.5, "b": 0.5}, {}, np.empty(0, int), np.empty(0), shares)
+    np.testing.assert_allclose(
+        blend.complete(values, observed)[0], shares[0] * filled[0] + shares[1] * filled[1]
+    )
 
 
 def test_a_blend_is_not_worse_than_its_models_and_its_intervals_cover():
