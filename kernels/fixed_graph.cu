@@ -37,8 +37,8 @@ template <typename T, typename Index, bool COLUMNS>
 __global__ void __launch_bounds__(THREADS, RESIDENT)
 add_sparse_laplacian(T* __restrict__ g, const T* __restrict__ z, const T* __restrict__ data,
                      const Index* __restrict__ indices, const Index* __restrict__ first,
-                     const Index* __restrict__ last, const T* __restrict__ degree, T scale, Sum<T>* partial, unsigned* tickets, T* value,
-                     int batch, int rows, int columns) {
+                     const Index* __restrict__ last, const T* __restrict__ degree, T scale,
+                     Sum<T>* partial, unsigned* tickets, T* value, int batch, int rows, int columns) {
     for (int matrix = blockIdx.z; matrix < batch; matrix += gridDim.z) {
         const long long base = place(matrix, 0, 0, rows, columns);
         Sum<T> sum = {T(0), T(0)};
