@@ -366,7 +366,7 @@ def _edges_of_columns(adjacency: Any) -> tuple[Array, ...]:
     if key not in _interleaved:
         parts = (adjacency.data, adjacency.indices, adjacency.indptr)
         _interleaved[key] = tuple(map(cupy.asarray, interleaved(*(part.get() for part in parts))))
-        weakref.finalize(adjacency, _interleaved.pop, key)
+        weakref.finalize(adjacency, _interleaved.pop, key, None)
     return _interleaved[key]
 
 
