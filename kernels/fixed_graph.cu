@@ -28,16 +28,17 @@ add_laplacian(T* __restrict__ g, const T* __restrict__ z, const T* __restrict__ 
     }
 }
 
-// The same for one symmetric graph in CSR form (data, indices, indptr) for the whole stack, without a
-// product: every entry gathers its own neighbours, in the order of the CSR row. COLUMNS: nodes are the
-// columns of z.
+// The same for one symmetric graph for the whole stack, without a product: every entry gathers its own
+// neighbours. The edges of a node are data[e] and indices[e] from first[node] until last[node]: one after
+// another, as in CSR form, if nodes are the rows of z; every LANES-th place if they are its columns
+// (COLUMNS), so that a warp, which has neighbouring columns, reads neighbouring places.
 // degree: one line. Launch, partial and tickets: as add_laplacian.
 template <typename T, typename Index, bool COLUMNS>
 __global__ void __launch_bounds__(THREADS, RESIDENT)
 add_sparse_laplacian(T* __restrict__ g, const T* __restrict__ z, const T* __restrict__ data,
-                     const Index* __restrict__ indices, const Index* __restrict__ indptr,
-                     const T* __restrict__ degree, T scale, Sum<T>* partial, unsigned* tickets, T* value,
-                     int batch, int rows, int columns) {
+                     const Index* __restrict__ indices, const Index* __restrict__ first,
+                     const Index* __restrict__ last, const T* __restrict__ degree, T scale,
+                     Sum<T>* partial, unsigned* tickets, T* value, int batch, int rows, int columns) {
     for (int matrix = blockIdx.z; matrix < batch; matrix += gridDim.z) {
         const long long base = place(matrix, 0, 0, rows, columns);
         Sum<T> sum = {T(0), T(0)};
@@ -50,7 +51,7 @@ add_sparse_laplacian(T* __restrict__ g, const T* __restrict__ z, const T* __rest
             const T current = z[base + at.index];
             T pull = degree[node] * current;
 #pragma unroll 2
-            for (long long edge = indptr[node]; edge < indptr[node + 1]; ++edge) {
+            for (long long edge = first[node]; edge < last[node]; edge += COLUMNS ? LANES : 1) {
                 pull -= data[edge] * z[origin + indices[edge] * spacing];
             }
             sum.add(current * pull);

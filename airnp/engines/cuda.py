@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import threading
 import warnings
+import weakref
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
@@ -346,11 +347,63 @@ def fixed_laplacian(
         arguments = (target, current, neighbours, *degrees, graphs, *sums)
         launch("fixed_graph", "add_laplacian", (z.dtype,), grid, *arguments)
     else:
-        index = "int" if adjacency.indices.dtype == np.int32 else "long long"
-        graph = (adjacency.data, adjacency.indices, adjacency.indptr, degree)
+        edges = _edges_of_columns(adjacency) if turned else _edges_of_rows(adjacency)
+        index = "int" if edges[1].dtype == np.int32 else "long long"
         variant = (z.dtype, index, turned)
-        launch("fixed_graph", "add_sparse_laplacian", variant, grid, target, current, *graph, *sums)
+        launch("fixed_graph", "add_sparse_laplacian", variant, grid, target, current, *edges, degree, *sums)
     return value, target.swapaxes(-1, -2) if turned else target
+
+
+def _edges_of_rows(adjacency: Any) -> tuple[Array, ...]:
+    """Return weights and ends of edges, and where those of each node begin and end."""
+    return adjacency.data, adjacency.indices, adjacency.indptr[:-1], adjacency.indptr[1:]
+
+
+_interleaved: dict[int, tuple[Array, ...]] = {}
+"""By the identity of a graph, for as long as it exists: CuPy's sparse matrices cannot be keys."""
+
+
+def _edges_of_columns(adjacency: Any) -> tuple[Array, ...]:
+    """Return the same, interleaved; computed once for a graph."""
+    import cupy
+
+    key = id(adjacency)
+    if key not in _interleaved:
+        parts = (adjacency.data, adjacency.indices, adjacency.indptr)
+        _interleaved[key] = tuple(map(cupy.asarray, interleaved(*(part.get() for part in parts))))
+        weakref.finalize(adjacency, _interleaved.pop, key, None)
+    return _interleaved[key]
+
+
+def interleaved(
+    data: npt.NDArray[Any], indices: npt.NDArray[Any], indptr: npt.NDArray[Any]
+) -> tuple[npt.NDArray[Any], ...]:
+    """Return a graph in CSR form so that the k-th edges of 32 nodes in a row lie side by side.
+
+    Parameters
+    ----------
+    data, indices : array (e,)
+    indptr : array (nodes + 1,)
+
+    Returns
+    -------
+    data, indices : array (e',)
+        Each 32 nodes have room for as many edges as the one with the most needs.
+    first, last : array (nodes,)
+        A node's edges are at every 32nd place from its first until, exclusively, its last.
+    """
+    starts = indptr[:-1].astype(np.int64)
+    counts = indptr[1:] - starts
+    nodes = np.arange(counts.size)
+    most = np.maximum.reduceat(counts, nodes[::_TILE])
+    strips = _TILE * (np.cumsum(most) - most)
+    first = strips[nodes // _TILE] + nodes % _TILE
+    places = np.repeat(first - _TILE * starts, counts) + _TILE * np.arange(data.size)
+    room = _TILE * int(most.sum())
+    index = indices.dtype if room <= np.iinfo(np.int32).max else np.dtype(np.int64)
+    weights, ends = np.zeros(room, data.dtype), np.zeros(room, index)
+    weights[places], ends[places] = data, indices
+    return weights, ends, first.astype(index), (first + _TILE * counts).astype(index)
 
 
 def total_variation(

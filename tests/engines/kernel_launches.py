@@ -14,6 +14,7 @@ import numpy as np
 
 from airnp.data.entries import Pattern
 from airnp.engines import launching
+from airnp.engines.cuda import interleaved
 from airnp.engines.launching import THREADS
 from airnp.engines.sparse_cuda import Pieces, cut
 from airnp.resemblance.patches import VALUE_ONE, WEIGHT_ONE
@@ -199,8 +200,9 @@ def laplacian_launch(g, z, neighbours, degree, columns, scale, machine):
 
 def sparse_laplacian_launch(g, z, graph, degree, columns, scale, machine):
     grid, sums = _pass_over(z, machine)
-    index = "int" if graph[1].dtype == np.int32 else "long long"
-    args = (g, z, *graph, degree, scale, *sums)
+    edges = interleaved(*graph) if columns else (*graph[:2], graph[2][:-1], graph[2][1:])
+    index = "int" if edges[1].dtype == np.int32 else "long long"
+    args = (g, z, *map(fenced, edges), degree, scale, *sums)
     return Launch.of("fixed_graph", "add_sparse_laplacian", (z.dtype, index, columns), grid, *args)
 
 

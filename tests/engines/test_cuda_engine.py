@@ -5,6 +5,7 @@ What only a real device can show (cuBLAS itself, real stream capture) is in ``te
 
 from __future__ import annotations
 
+import gc
 import re
 import subprocess
 import sys
@@ -353,6 +354,50 @@ def test_a_sparse_graph_of_the_device(gpu):
         for g, o in ((there, {"xp": gpu.cupy}), (graph, {"engine": "reference"}))
     )
     assert_same(device, host)
+
+
+def test_a_warp_of_columns_reads_the_edges_of_a_graph_side_by_side(gpu, monkeypatch):
+    """At most 4 sectors of 32 bytes for each request of 32 numbers of float32; many more in CSR form."""
+    rng = np.random.default_rng(0)
+    dense = np.triu(rng.random((90, 90)) < 0.1, 1) * rng.random((90, 90))
+    graph = sparse.csr_array(dense + dense.T)
+    launch, found = cuda.launch, []
+    monkeypatch.setattr(cuda, "launch", lambda *given, **more: found.append(given) or launch(*given, **more))
+    options = {
+        "regularizers": [FixedLaplacian(graph, "columns", 1e-2)],
+        "max_iter": 20,
+        "stop": None,
+        "seed": 0,
+    }
+    Y = rng.random((40, 90))
+    there = airnp.fit(Y, xp=gpu.cupy, dtype="float32", **options)
+    given = next(given for given in found if given[1] == "add_sparse_laplacian")
+    first, last = (given[position].get().astype(int) for position in (8, 9))
+    assert ((last - first) // 32 == np.diff(graph.indptr)).all()
+
+    def sectors(first, last, step):
+        for warp in range(0, 90, 32):
+            edges, ends = first[warp : warp + 32], last[warp : warp + 32]
+            while (active := edges < ends).any():
+                yield len(set(4 * edges[active] // 32))
+                edges = edges + step
+
+    assert max(sectors(first, last, 32)) == 4
+    assert np.mean(list(sectors(graph.indptr[:-1], graph.indptr[1:], 1))) > 15
+    np.testing.assert_allclose(there.X.get(), airnp.fit(Y, engine="reference", **options).X, atol=2e-4)
+
+
+def test_a_graph_is_interleaved_once_and_leaves_the_device_with_the_fit(gpu):
+    result = airnp.fit(*data(), xp=gpu.cupy, regularizers=MODELS["sparse"], max_iter=30, stop=None, seed=0)
+    del result
+    gc.collect()
+    assert not cuda._interleaved
+    objective = airnp.Objective(*data(), xp=gpu.cupy, regularizers=MODELS["sparse"])
+    params = objective.init(0)
+    objective.value_and_grad(params)
+    (edges,) = cuda._interleaved.values()
+    objective.value_and_grad(params)
+    assert next(iter(cuda._interleaved.values())) is edges
 
 
 def test_two_devices_at_once(gpu):

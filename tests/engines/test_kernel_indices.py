@@ -298,14 +298,13 @@ def test_given_graphs_of_a_large_matrix(shape):
     of.run("fixed_graph", "add_laplacian", (), dense, z, neighbours, None, degree, batch, scale)
     np.testing.assert_allclose(dense[at], wanted, rtol=1e-4, atol=1e-5)
     # A graph with one edge, from the last row to the one before it.
-    indptr = np.zeros(rows + 1, np.int32)
-    indptr[rows] = 1
+    first, last = np.zeros(rows, np.int32), np.zeros(rows, np.int32)
+    last[-1] = 1
     data, indices = np.full(1, 3, np.float32), np.full(1, rows - 2, np.int32)
     line = of.line(rows)[-1]
     wanted = sparse[at] + scale * (line[-1] * z[at] - 3 * z[batch - 1, rows - 2, at[2]])
-    of.run(
-        "fixed_graph", "add_sparse_laplacian", ("int", False), sparse, z, data, indices, indptr, line, scale
-    )
+    graph = (data, indices, first, last, line)
+    of.run("fixed_graph", "add_sparse_laplacian", ("int", False), sparse, z, *graph, scale)
     np.testing.assert_allclose(sparse[at], wanted, rtol=1e-4, atol=1e-5)
 
 
@@ -315,9 +314,9 @@ def test_given_graph_with_many_edges():
     memory, indices = reserved(room + edges), reserved_integers(room + edges)[room:]
     data, memory[5] = memory[room:], np.nan  # an edge that was counted in 32 bits would start there
     data[-2:], indices[-2:] = (3, 5), (0, 1)
-    indptr = np.array([edges - 2, edges - 2, edges], np.int64)
+    first, last = np.array([[edges - 2, edges - 2], [edges - 2, edges]], np.int64)
     z, g, degree = np.arange(6, dtype=np.float32), np.zeros(6, np.float32), np.zeros(2, np.float32)
-    args = (g, z, data, indices, indptr, degree, 1, *sums_of(1, 1), 1, 2, 3)
+    args = (g, z, data, indices, first, last, degree, 1, *sums_of(1, 1), 1, 2, 3)
     run_one_block("fixed_graph", "add_sparse_laplacian", ("long long", False), 1, 0, *args)
     np.testing.assert_array_equal(g[3:], -3 * z[:3] - 5 * z[3:])
 

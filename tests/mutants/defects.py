@@ -144,9 +144,10 @@ _DEFECTS: dict[str, list[tuple[str, ...]]] = {
         ),
     ],
     "add_sparse_laplacian": [
-        ("one edge too many", "edge < indptr[node + 1]", "edge <= indptr[node + 1]"),
+        ("one edge too many", "edge < last[node]", "edge <= last[node]"),
         ("weights of the edges ignored", "data[edge] * z[", "z["),
         ("edges counted in 32 bits", "for (long long edge", "for (int edge"),
+        ("edges of a column read one after another", "COLUMNS ? LANES : 1", "1"),
     ],
     "adam": [
         (
