@@ -37,8 +37,8 @@ _TRIES, _TOUCHING = 1000, 60
 _SLACK = 0.8
 """Share of the entries of the emptiest line that may be left in another."""
 
-_LONG = 3
-"""Entries of a line, at least."""
+_LONG, _OF_A_LINE = 3, 0.25
+"""Missing entries of a line, at least, and their share of the line in the median. Scratches are no lines."""
 
 _LINE = np.array([[0, 0, 0], [1, 1, 1], [0, 0, 0]])
 
@@ -221,7 +221,8 @@ def _thin_lines(missing: Bools) -> list[Bools]:
 
     along, across = (ndimage.label(missing, _LINE if axis else _LINE.T)[0] for axis in (1, 0))
     lengths = [np.bincount(labels.ravel())[labels] for labels in (along, across)]
-    if np.median(np.minimum(*lengths)[missing]) > 1:
+    shares = np.maximum(lengths[0] / missing.shape[1], lengths[1] / missing.shape[0])
+    if np.median(np.minimum(*lengths)[missing]) > 1 or np.median(shares[missing]) < _OF_A_LINE:
         return []
     found = []
     for labels, own, other in ((along, *lengths), (across, *lengths[::-1])):
