@@ -759,7 +759,7 @@ class _Sizes:
         found = losses + slope * (self.mean - self.held)
         found += max(0.0, _LEAST * losses.mean() - found.mean())
         tail = slope**2 * self.variance * sum(1 / count for count in self.counts)
-        return found, float(np.hypot(judges.forecast_error(found), tail**0.5))
+        return found, float(np.hypot(judges.forecast_error(losses), tail**0.5))
 
 
 def _scores(tournament: Tournament, weights: dict[str, float]) -> list[Score]:

@@ -235,7 +235,7 @@ def test_intervals_cover_what_is_missing() -> None:
     truth = rng.random((60, 3)) @ rng.random((3, 50)) + 0.05 * rng.standard_normal((60, 50))
     seen = rng.random(truth.shape) < 0.7
     for models in ([LowRank()], [MODELS[8]]):  # without variances, and with
-        found = airnp.complete(truth, seen, models=models)
+        found = airnp.complete(truth, seen, models=models, time_limit=60)
         lower, upper = found.interval(0.9)
         inside = (lower <= truth) & (truth <= upper)
         assert 0.84 < inside[~seen].mean() < 0.96
