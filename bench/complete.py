@@ -194,14 +194,15 @@ def summary(found: list[dict[str, Any]]) -> str:
                 f"{max(ratios):.2f}",
                 f"{statistics.fmean(each['z'] for each in part):+.2f}",
                 f"{statistics.fmean(each['z'] ** 2 for each in part) ** 0.5:.2f}",
+                sum(abs(each["z"]) > 2 for each in part),
                 f"{statistics.fmean(each['covered'] for each in part):.0%}",
                 f"{statistics.median(each['seconds'] for each in part):.1f}",
                 f"{statistics.median(times):.1f}",
                 f"{sum(time > SLOW for time in times)}",
             ]
         )
-    head = ["", "problems", "mean ratio", f"> {WORSE}", "highest", "mean z", "rms z", "90 % covers"]
-    return markdown([*head, "median s", "median × winner", f"> {SLOW:g} ×"], rows)
+    head = ["", "problems", "mean ratio", f"> {WORSE}", "highest", "mean z", "rms z", "beyond ±2"]
+    return markdown([*head, "90 % covers", "median s", "median × winner", f"> {SLOW:g} ×"], rows)
 
 
 if __name__ == "__main__":

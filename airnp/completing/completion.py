@@ -648,7 +648,7 @@ def _finish(tournament: Tournament, source: _Source, began: float) -> Completion
         floor = 1e-9 * float(np.ptp(task.values[task.observed]))
         std = np.where(task.observed, 0.0, answers[0].std + floor)
         ratios = calibration.errors / (np.concatenate(spreads) + floor)
-    expected, unsure = _expected(tournament, members, weights, count)
+    expected, unsure = _expected(tournament)
     names = {entry.model.name: float(weight) for entry, weight in zip(members, weights, strict=True)}
     return Completion(
         "picture" if task.kind == "matrix" and members[0].model.uses_neighbours else task.kind,
@@ -689,24 +689,18 @@ def _refit(tournament: Tournament, members: list[Entry]) -> tuple[list[Answer], 
     return found, "done"
 
 
-def _expected(
-    tournament: Tournament, members: list[Entry], weights: Floats, count: int
-) -> tuple[float, float]:
+def _expected(tournament: Tournament) -> tuple[float, float]:
     """Return the error to expect on missing entries, and its standard error."""
-    judged = tournament.finalists
+    judged, count = tournament.finalists, tournament.rounds
     errors = np.stack([tournament.losses(entry, count) for entry in judged])
     rng = np.random.default_rng([tournament.task.seed, 22])
-    losses = cross_fit(errors, rng, tournament.choice(judged))
-    if len(members) > 1:
-        losses = np.minimum(losses.mean(), tournament._mixed_losses(members, weights, count).mean()) * (
-            losses / losses.mean()
-        )
+    losses = cross_fit(errors, rng, tournament.choice(judged)) - tournament.gains
     known = _Sizes.of(tournament, count)
     if known is not None:
         losses, unsure = known.corrected(losses, tournament.draws[0])
     else:
         unsure = tournament.draws[0].forecast_error(losses)
-    mean = float(losses.mean())
+    mean = max(float(losses.mean()), 0.0)
     if tournament.metric == "rmse":
         return mean**0.5, unsure / (2 * max(mean**0.5, 1e-300))
     return mean, unsure
@@ -759,7 +753,7 @@ class _Sizes:
         found = losses + slope * (self.mean - self.held)
         found += max(0.0, _LEAST * losses.mean() - found.mean())
         tail = slope**2 * self.variance * sum(1 / count for count in self.counts)
-        return found, float(np.hypot(judges.forecast_error(found), tail**0.5))
+        return found, float(np.hypot(judges.forecast_error(losses), tail**0.5))
 
 
 def _scores(tournament: Tournament, weights: dict[str, float]) -> list[Score]:

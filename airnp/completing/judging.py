@@ -16,8 +16,10 @@ add.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -37,8 +39,11 @@ _TRIES, _TOUCHING = 1000, 60
 _SLACK = 0.8
 """Share of the entries of the emptiest line that may be left in another."""
 
-_LONG = 3
-"""Entries of a line, at least."""
+_LONG, _OF_A_LINE = 3, 0.25
+"""Missing entries of a line, at least, and their share of the line in the median. Scratches are no lines."""
+
+_NET = 8.0
+"""Depths of a hole that a piece of it is long."""
 
 _LINE = np.array([[0, 0, 0], [1, 1, 1], [0, 0, 0]])
 
@@ -164,12 +169,9 @@ def _copies(observed: Bools, wanted: int, rng: np.random.Generator) -> Copies | 
     predicts half a line from its other half does not predict it from nothing. Thin lines that cross are one
     hole, which could not be moved in this way; there, each line is a shape of its own.
     """
-    from scipy import ndimage
-
     if not have_holes(observed):
         return None
-    labels, _ = ndimage.label(~observed)
-    whole = [labels[box] == number + 1 for number, box in enumerate(ndimage.find_objects(labels))]
+    whole = _holes(~observed)
     emptiest = [float(observed.sum(axis).min()) for axis in (0, 1)]
     least = [max(_SLACK * min(emptiest[k], observed.shape[k] / 2), 1) for k in (0, 1)]
     for shapes, fewest in ((_thin_lines(~observed), least), (whole, least), (whole, [1, 1])):
@@ -215,13 +217,33 @@ def _placed(
     return labels if count > 1 else None
 
 
+def _holes(missing: Bools) -> list[Bools]:
+    """Return the holes; a net, much longer than it is deep, is cut into pieces of eight times its depth."""
+    from scipy import ndimage
+
+    labels, _ = ndimage.label(missing)
+    depth = ndimage.distance_transform_edt(missing)
+    found = []
+    for number, box in enumerate(ndimage.find_objects(labels)):
+        hole = labels[box] == number + 1
+        side = math.ceil(_NET * depth[box][hole].max())
+        if max(hole.shape) <= 2 * side:
+            side = max(hole.shape)
+        height, width = hole.shape
+        corners = product(range(0, height, side), range(0, width, side))
+        pieces = (hole[top : top + side, left : left + side] for top, left in corners)
+        found += [piece for piece in pieces if piece.any()]
+    return found
+
+
 def _thin_lines(missing: Bools) -> list[Bools]:
     """Return the rows and columns, or parts of them, that gaps consist of; none if gaps are wider."""
     from scipy import ndimage
 
     along, across = (ndimage.label(missing, _LINE if axis else _LINE.T)[0] for axis in (1, 0))
     lengths = [np.bincount(labels.ravel())[labels] for labels in (along, across)]
-    if np.median(np.minimum(*lengths)[missing]) > 1:
+    shares = np.maximum(lengths[0] / missing.shape[1], lengths[1] / missing.shape[0])
+    if np.median(np.minimum(*lengths)[missing]) > 1 or np.median(shares[missing]) < _OF_A_LINE:
         return []
     found = []
     for labels, own, other in ((along, *lengths), (across, *lengths[::-1])):

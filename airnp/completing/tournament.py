@@ -85,6 +85,8 @@ class Tournament:
     entries : list of Entry
     rounds : int
         How many draws have judged all models that may be the best.
+    gains : ndarray (clusters,) or 0
+        By how much a blend is better than the best model, by weights that other clusters chose.
     interrupted : bool
     """
 
@@ -97,6 +99,7 @@ class Tournament:
     shown: bool = False
     executor: Executor | None = None
     rounds: int = 1
+    gains: Floats | float = 0.0
     interrupted: bool = False
 
     @classmethod
@@ -341,8 +344,9 @@ class Tournament:
         """Return the best model, or several with the weights of a mean that is clearly better.
 
         Half of the clusters choose the weights, and the other half compares: the mean has to be better by
-        more than its standard error.
+        more than its standard error. By how much it is better in each cluster is kept as ``gains``.
         """
+        self.gains = 0.0
         count, used = self.rounds, self.finalists
         best = used[self.choice(used)(np.stack([self.losses(entry, count) for entry in used]))]
         used = [best, *(entry for entry in used if entry is not best)][:_BLENDED]
@@ -358,6 +362,7 @@ class Tournament:
             gains[~side] = (single - self._mixed_losses(used, self._weights(used, count, side), count))[~side]
         if gains.mean() <= standard_error(gains):
             return alone
+        self.gains = gains
         weights = self._weights(used, count, np.ones(len(single), bool))
         return [e for e, w in zip(used, weights, strict=True) if w > 0], weights[weights > 0]
 

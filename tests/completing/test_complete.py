@@ -13,6 +13,7 @@ from scipy.ndimage import gaussian_filter
 
 import airnp
 from airnp.completing.completion import cross_fit
+from airnp.completing.judging import Judges
 from airnp.completing.models import MODELS, Answer, LowRank, Means, Picture, Task
 from airnp.completing.tournament import Tournament, _Curve, _ranks
 from tests.conftest import Backend
@@ -234,7 +235,7 @@ def test_intervals_cover_what_is_missing() -> None:
     truth = rng.random((60, 3)) @ rng.random((3, 50)) + 0.05 * rng.standard_normal((60, 50))
     seen = rng.random(truth.shape) < 0.7
     for models in ([LowRank()], [MODELS[8]]):  # without variances, and with
-        found = airnp.complete(truth, seen, models=models)
+        found = airnp.complete(truth, seen, models=models, time_limit=60)
         lower, upper = found.interval(0.9)
         inside = (lower <= truth) & (truth <= upper)
         assert 0.84 < inside[~seen].mean() < 0.96
@@ -362,6 +363,40 @@ def test_all_namespaces(backend: Backend) -> None:
     found = airnp.complete(backend.array(TRUTH), backend.array(SEEN), models=CHEAP)
     assert type(found.X) is type(backend.array(TRUTH))
     np.testing.assert_allclose(found.expected, airnp.complete(TRUTH, SEEN, models=CHEAP).expected, rtol=1e-3)
+
+
+def test_lines_that_cross_are_held_out_one_by_one() -> None:
+    observed = np.ones((60, 50), bool)
+    for line in range(3, 60, 5):
+        observed[line, line % 25 : line % 25 + 25] = False
+    for line in range(2, 50, 6):
+        observed[line % 30 : line % 30 + 30, line] = False
+    judges = Judges.draw(RNG.random(observed.shape), observed, 0.05, np.random.default_rng(0))
+    held, left = judges.held_out, observed & ~judges.held_out
+    assert judges.in_holes
+    assert judges.count > 8
+    for number in range(judges.count):
+        rows, columns = np.argwhere(held)[judges.clusters == number].T
+        assert len(np.unique(rows)) == 1 or len(np.unique(columns)) == 1
+    # No line is nearly without entries, so a low rank still predicts what is held out.
+    assert left.sum(axis=1).min() >= 0.8 * observed.sum(axis=1).min()
+    scratches = airnp.masks.scratches((64, 64), 6, 2, seed=1)
+    copies = Judges.draw(RNG.random((64, 64)), scratches, 0.05, np.random.default_rng(0))
+    places = np.argwhere(copies.held_out)[copies.clusters == 0]
+    assert (np.ptp(places, axis=0) > 1).all()  # oblique
+
+
+def test_rare_extremes_make_the_expected_error_unsure() -> None:
+    rng = np.random.default_rng(0)
+    truth = rng.normal(size=(300, 6))
+    observed = rng.random(truth.shape) < 0.8
+    usual = airnp.complete(truth, observed, kind="table", models=CHEAP, fraction=0.02)
+    row = int(np.argmax(observed[:, 2]))
+    truth[row, 2] = 60.0
+    found = airnp.complete(truth, observed, kind="table", models=CHEAP, fraction=0.02)
+    assert np.abs(found._calibration.values).max() < 10  # it is not held out, yet
+    assert found.expected > 1.3 * usual.expected
+    assert found.standard_error > 3 * usual.standard_error
 
 
 def test_holes_that_cannot_be_copied_give_a_warning() -> None:
