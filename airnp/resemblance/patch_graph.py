@@ -106,11 +106,12 @@ class PatchGraph:
         threads : int
         """
         from airnp.engines import _graph_kernels as kernels
+        from airnp.engines._tiles import LANES
 
         margin = how.patch // 2
         frame = ((0, 0), (margin, margin), (margin, margin))
         mode: Any = "reflect" if min(picture.shape[1:]) > margin else "edge"
-        behind = ((0, 0), (0, 0), (0, kernels.LANES))
+        behind = ((0, 0), (0, 0), (0, LANES))
         padded = np.pad(np.pad(picture, frame, mode=mode).astype(np.float32), behind)
         trust = np.where(np.pad(observed, frame, mode=mode), np.float32(1), np.float32(how.trust))
         trust = np.pad(trust, behind)
