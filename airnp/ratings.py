@@ -46,15 +46,20 @@ _LEAST_GAIN = 1e-4
 """Share of the error by which other decays have to be better."""
 
 _SURE, _CONFIRMED, _PLAIN = 1.0, 0.5, 3.0
-"""By how many of its standard errors the squared error has to be below that of the offsets alone: on the
-ratings that chose the decays, and, because the best of several trials looks better than it is, on others.
-Above the third there is no doubt."""
+"""By how many of its standard errors the squared error has to be below that of the offsets alone: in the
+first turns, and, because the best of several trials looks better than it is, in others. Above the third
+there is no doubt."""
 
 _ALONE = 40
 """Iterations with the strongest decays, after which nothing is left of the first factors."""
 
 _FURTHEST = 8
 """How often a decay is doubled or halved at most."""
+
+_STARTS, _LEAST_LEAD = ((0, 0), (-1, _FURTHEST)), 5e-4
+"""Where a search may begin, in doublings of both decays: where who rated what tells something, and where it
+tells nothing, so that the factors are left without a mask factor; and by which share of the error the second
+has to be better."""
 
 _TRIAL_RANK = 32
 """Rank of the fits that choose decays: strong decay leaves few directions, and a quarter of the time."""
@@ -64,7 +69,11 @@ _LOOK_EVERY, _PATIENCE, _TOLERANCE = 10, 60, 1e-3
 many. The rate falls, so the error ends on a plateau: of almost equal ones the last counts."""
 
 _HELD_OUT, _TURNS = 8000, 3
-"""How many ratings to hold out, and in how many turns at most if a fifth of the ratings are fewer."""
+"""How many ratings to hold out, and in how many turns at most if a fifth of the ratings are fewer. The
+first turn chooses the decays alone, unless it leaves doubt that factors help and has few ratings."""
+
+_FEW = 2000
+"""Held-out ratings that are few."""
 
 _SHRINKAGE, _FOLDS = 10.0, 5
 _SHRINKAGES = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0, 10.0, 14.0, 20.0, 30.0, 50.0)
@@ -308,18 +317,23 @@ class Trials:
         # A rank that is too large is left as it is, for the first fit to refuse.
         rank = _TRIAL_RANK if _TRIAL_RANK < options["rank"] <= min(R.shape) else options["rank"]
         self._options = {**options, "rank": rank}
-        self._known: dict[Place, Trial] = {}
+        self._known: dict[Place, list[npt.NDArray[np.float64]]] = {}
+        self._turns = 1
         self.interrupted = False
 
     def choose(self) -> Settings:
         """Return the settings with the smallest error: one decay is doubled or halved, then the other."""
-        place, limit = (0, 0), self._options["max_iter"]
+        place, limit = _STARTS[0], self._options["max_iter"]
         if self._entries.nnz < _FOLDS:
             return self._settings(place, limit)
         try:
-            place = best_place(lambda there: self._trial(there).error, (0, 1), _FURTHEST, _LEAST_GAIN)
+            place = self._best_place()
             trial = self._trial(place)
-            helps = trial.gain >= _SURE and self._is_confirmed(place)
+            helps = trial.gain >= _PLAIN
+            if not helps:
+                self._turns = len(self._folds)
+                trial = self._trial(place)
+                helps = trial.gain >= _SURE and self._is_confirmed(place)
         except KeyboardInterrupt:
             self.interrupted = True
             return self._settings(place, limit)
@@ -328,35 +342,43 @@ class Trials:
         first, second = (place[axis] + self._offside(place, axis) for axis in (0, 1))
         return self._settings((first, second), trial.iterations)
 
+    def _best_place(self) -> Place:
+        first, second = _STARTS
+        unclear = max(self._trial(first).gain, self._trial(second).gain) < _PLAIN
+        if unclear and self._folds[0].sum() < _FEW:
+            self._turns = len(self._folds)
+        start = second if self._error(second) < (1 - _LEAST_LEAD) * self._error(first) else first
+        place = best_place(self._error, (0,), _FURTHEST, _LEAST_GAIN, start)
+        if start == second:
+            place = min(place, (place[0], 0), key=self._error)
+        if place[1] == _FURTHEST:
+            return place
+        return best_place(self._error, (1,), _FURTHEST, _LEAST_GAIN, place)
+
     def _offside(self, place: Place, axis: int) -> float:
         """Return how far from a place the error may be still smaller, by those of its neighbours."""
-        before, after = (self._known.get(moved(place, axis, step)) for step in (-1, 1))
-        if before is None or after is None:
+        before, after = (moved(place, axis, step) for step in (-1, 1))
+        if before not in self._known or after not in self._known:
             return 0.0
-        return lowest_between(before.error, self._known[place].error, after.error)
+        curves = [self._known[there] for there in (before, place, after)]
+        turns = min(map(len, curves))
+        return lowest_between(*(_judged(some[:turns]).error for some in curves))
 
     def _is_confirmed(self, place: Place) -> bool:
         """Whether ratings that did not choose the decays say, too, that factors help."""
-        if self._trial(place).gain >= _PLAIN or not self._others:
+        if not self._others:
             return True
-        return self._tried(place, self._others).gain >= _CONFIRMED
+        settings = self._settings(place, self._options["max_iter"])
+        return _judged([self._curve(settings, held) for held in self._others]).gain >= _CONFIRMED
+
+    def _error(self, place: Place) -> float:
+        return self._trial(place).error
 
     def _trial(self, place: Place) -> Trial:
-        if place not in self._known:
-            self._known[place] = self._tried(place, self._folds)
-        return self._known[place]
-
-    def _tried(self, place: Place, folds: list[npt.NDArray[np.bool_]]) -> Trial:
-        settings = self._settings(place, self._options["max_iter"])
-        curves = [self._curve(settings, held) for held in folds]
-        # A fit that ended before the others stays as bad as it was then.
-        length = max(map(len, curves))
-        padded = [np.pad(curve, ((0, length - len(curve)), (0, 0)), mode="edge") for curve in curves]
-        count, errors, gains, squares = np.sum(padded, axis=0).T
-        last = np.flatnonzero(errors <= (1 + 2 * _TOLERANCE) * errors.min())[-1]
-        spread = np.sqrt(max(squares[last] - gains[last] ** 2 / count[last], 1e-300))
-        error = float(np.sqrt(errors.min() / count[0]))
-        return Trial(error, max(1, int(last) * _LOOK_EVERY), float(gains[last] / spread))
+        """Return what the fits of as many turns as count tell."""
+        settings, curves = self._settings(place, self._options["max_iter"]), self._known.setdefault(place, [])
+        curves += [self._curve(settings, held) for held in self._folds[len(curves) : self._turns]]
+        return _judged(curves)
 
     def _curve(self, settings: Settings, held: npt.NDArray[np.bool_]) -> npt.NDArray[np.float64]:
         """Return sums over held-out ratings, at the start and then every few iterations, (looks, 4).
@@ -403,6 +425,18 @@ class Trials:
         left = values - mean - b[self._entries.pattern.line_of_each()] - c[self._entries.pattern.indices]
         spread = float(np.sqrt(np.average((left / self._unit) ** 2, weights=weights)))
         return float(np.clip(spread * self._unit / (_SPREAD * span), 0.1, 10)) if span > 0 else 1.0
+
+
+def _judged(curves: list[npt.NDArray[np.float64]]) -> Trial:
+    """Return what the held-out errors of fits of several turns tell."""
+    # A fit that ended before the others stays as bad as it was then.
+    length = max(map(len, curves))
+    padded = [np.pad(curve, ((0, length - len(curve)), (0, 0)), mode="edge") for curve in curves]
+    count, errors, gains, squares = np.sum(padded, axis=0).T
+    last = np.flatnonzero(errors <= (1 + 2 * _TOLERANCE) * errors.min())[-1]
+    spread = np.sqrt(max(squares[last] - gains[last] ** 2 / count[last], 1e-300))
+    error = float(np.sqrt(errors.min() / count[0]))
+    return Trial(error, max(1, int(last) * _LOOK_EVERY), float(gains[last] / spread))
 
 
 def _folds(count: int, times: Any) -> tuple[list[npt.NDArray[np.bool_]], list[npt.NDArray[np.bool_]]]:

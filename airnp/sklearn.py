@@ -495,6 +495,10 @@ class AIRImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
             self._kinds: list[ColumnKind] = []
         if _has_kinds(X) if reset else self._code is not None:
             return self._read_frame(X, by_nan, reset)
+        if isinstance(X, np.ndarray) and X.dtype.kind in "mM":
+            raise TypeError(f"X: expected numbers, got dtype {X.dtype}; put dates into a data frame")
+        if isinstance(X, np.ma.MaskedArray):  # scikit-learn would take what is masked as observed
+            X = (X if X.dtype.kind == "f" else X.astype(np.float64)).filled(missing)
         table: Table = validate_data(
             self,
             X,

@@ -324,6 +324,22 @@ def test_candidates_that_cannot_be_meant_are_refused(candidates: Any) -> None:
         airnp.AdaptiveLaplacian("rows", candidates=candidates)
 
 
+def test_what_is_masked_is_missing_to_the_imputer() -> None:
+    holes = np.where(MASK, Y, np.nan)
+    for masked in (np.ma.array(np.where(MASK, Y, 999), mask=~MASK), np.ma.masked_invalid(holes)):
+        filled = AIRImputer(random_state=0).fit_transform(masked)
+        np.testing.assert_array_equal(filled, AIRImputer(random_state=0).fit_transform(holes))
+    whole = AIRImputer(random_state=0).fit_transform(
+        np.ma.array([[1, 2], [3, 4], [5, 99]], mask=[[0, 0], [0, 0], [0, 1]])
+    )
+    assert whole.max() < 20
+
+
+def test_dates_are_no_numbers_to_the_imputer() -> None:
+    with pytest.raises(TypeError, match=r"^X: expected numbers, got dtype datetime64"):
+        AIRImputer(random_state=0).fit(np.full((3, 3), np.datetime64("2020")))
+
+
 # --- what fuzzing found ---
 
 

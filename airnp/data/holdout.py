@@ -201,9 +201,13 @@ def random_entries(entries: Entries, fraction: float | None, seed: int) -> Bools
 
 
 def best_place(
-    error: Callable[[Place], float], axes: Sequence[int], furthest: int, least_gain: float = 0.0
+    error: Callable[[Place], float],
+    axes: Sequence[int],
+    furthest: int,
+    least_gain: float = 0.0,
+    start: Place = (0, 0),
 ) -> Place:
-    """Return where a held-out error is small, from (0, 0) in steps along one axis after the other.
+    """Return where a held-out error is small, from a start in steps along one axis after the other.
 
     Parameters
     ----------
@@ -215,13 +219,14 @@ def best_place(
         How far from zero at most.
     least_gain : float
         Share of the error by which another place has to be better.
+    start : two whole numbers
 
     Examples
     --------
     >>> best_place(lambda place: (place[0] - 2) ** 2 + abs(place[1] + 1), [0, 1], furthest=5)
     (2, -1)
     """
-    place = (0, 0)
+    place = start
     for axis in axes:
         for direction in (1, -1):
             began = place

@@ -62,6 +62,11 @@ def test_less_noise_needs_less_decay():
     assert clean.decay * clean.spread < 0.5 * noisy.decay * noisy.spread
 
 
+def test_where_who_rated_what_tells_nothing_the_mask_factor_is_left_out():
+    found = trials(table(signal=1, noise=0.6)[0]).choose()
+    assert found.mask_decay > 100 * found.decay
+
+
 def test_settings_do_not_depend_on_the_unit_of_ratings():
     one, other = (trials(table(signal=1, noise=0.5, scale=scale)[0]).choose() for scale in (1, 8))
     np.testing.assert_allclose(one, other, rtol=1e-3)
