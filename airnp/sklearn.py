@@ -498,7 +498,7 @@ class AIRImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type
         if isinstance(X, np.ndarray) and X.dtype.kind in "mM":
             raise TypeError(f"X: expected numbers, got dtype {X.dtype}; put dates into a data frame")
         if isinstance(X, np.ma.MaskedArray):  # scikit-learn would take what is masked as observed
-            X = (X if X.dtype.kind == "f" else X.astype(np.float64)).filled(missing)
+            X = np.ma.filled(X if X.dtype.kind == "f" else X.astype(np.float64), missing)
         table: Table = validate_data(
             self,
             X,

@@ -522,7 +522,7 @@ class RatingsModel(Recommender):
             raise ValueError(f"ratings: expected finite numbers, got {values[~np.isfinite(values)][0]}")
         if relevant is None:
             assert self.bounds is not None
-            relevant = _RELEVANT * self.bounds.high + (1 - _RELEVANT) * self.bounds.low
+            relevant = float(_RELEVANT * self.bounds.high + (1 - _RELEVANT) * self.bounds.low)
         errors = self.predict(users, items) - values
         found = {"rmse": float(np.sqrt(np.mean(errors**2))), "mae": float(np.mean(np.abs(errors)))}
         wanted: dict[Any, list[Any]] = {}
