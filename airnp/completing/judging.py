@@ -174,7 +174,7 @@ def _copies(observed: Bools, wanted: int, rng: np.random.Generator) -> Copies | 
     whole = _holes(~observed)
     emptiest = [float(observed.sum(axis).min()) for axis in (0, 1)]
     least = [max(_SLACK * min(emptiest[k], observed.shape[k] / 2), 1) for k in (0, 1)]
-    for shapes, fewest in ((_thin_lines(~observed), least), (whole, least), (whole, [1, 1])):
+    for shapes, fewest in ((_thin_lines(~observed), least), (whole, least), (whole, [1.0, 1.0])):
         found = _placed(observed, shapes, fewest, wanted, rng) if shapes else None
         if found is not None:
             return found, shapes

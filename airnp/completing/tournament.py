@@ -212,7 +212,7 @@ class Tournament:
         draw = len(self.draws) - 1
         seen = self.task.without(self.draws[draw].held_out)
         left = self.ends - time.monotonic()
-        waiting = {}
+        waiting: dict[int, Any] = {}
         if self.executor is not None:
             waiting = {id(e): self.executor.submit(_fit_within, e.model, seen, left) for e in entries}
         for entry in entries:
