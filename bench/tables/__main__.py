@@ -38,6 +38,7 @@ NEAR = 1.01
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.tables", description=__doc__)
     parser.add_argument("--half", choices=("tuning", "report", "all", *UNLIKE), default="all")
+    parser.add_argument("--quick", action="store_true", help="one table, one draw of its gaps")
     parser.add_argument("--tables", nargs="+", help="only these")
     parser.add_argument("--masks", type=int, default=5)
     parser.add_argument(
@@ -53,6 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--tall", action="store_true", help="time and memory at 100 000 × 50")
     parser.add_argument("--imputations", type=int, metavar="N", help="simulations of multiple imputation")
     options = parser.parse_args(arguments)
+    if options.quick:
+        options.tables, options.masks, options.results = ["iris"], 1, options.results / "quick"
     if options.folder is not None:
         records = protocol.run(options.folder, tuple(options.peers), MECHANISMS)
         print(protocol.table_of(records))
