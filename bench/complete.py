@@ -52,6 +52,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--half", choices=HALVES, default="report")
+    parser.add_argument("--quick", action="store_true", help="the problems with two values only")
     parser.add_argument("--only", nargs="+", default=[""], metavar="WORD", help="in the problems' names")
     parser.add_argument("--seeds", type=int, default=1, help="draws of each problem (%(default)s)")
     parser.add_argument("--threads", type=int, default=1)
@@ -59,6 +60,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--again", action="store_true", help="compute the answers of complete anew")
     parser.add_argument("--report", action="store_true", help="compute nothing")
     options = parser.parse_args(argv)
+    if options.quick:
+        options.only, options.out = ["binary"], options.out / "quick"
     found = []
     for seed in range(options.seeds):
         for name, make in problems(options.half, seed).items():
