@@ -27,9 +27,9 @@ class Inpainting:
         that have none (``"air"``, ``"biharmonic"``, ``"linear"``).
     method : str
     chosen : dict
-        What the trials chose: ``patch``, ``search``, ``neighbours``, ``rounds``, ``graphs``, and the shares
-        ``smooth`` (of the smooth surface) and ``flat`` (without smaller copies); ``tried``: the error of all
-        that was tried.
+        What the trials chose: ``patch``, ``search`` and ``neighbours`` of the last round, the number of
+        ``rounds`` and ``graphs``, and the shares ``smooth`` (of the smooth surface) and ``flat`` (without
+        smaller copies); ``tried``: the error of all that was tried.
     expected : float
         Mean absolute error to expect on the missing pixels, in units of the image; NaN if there were no
         trials.
@@ -72,7 +72,7 @@ class Inpainting:
         last = first.candidate.rounds[-1] if first.candidate.rounds else None
         chosen = {
             "patch": None if last is None else last.patch,
-            "search": first.candidate.graph.search,
+            "search": first.candidate.graph.search if last is None else last.search,
             "neighbours": None if last is None else last.neighbours,
             "graphs": first.candidate.graphs,
             "rounds": len(first.candidate.rounds),
