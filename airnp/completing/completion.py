@@ -645,7 +645,7 @@ def _finish(tournament: Tournament, source: _Source, began: float) -> Completion
     std = ratios = None
     spreads = [part for part in members[0].deviations[:count] if part is not None]
     if len(members) == 1 and answers[0].std is not None and len(spreads) == count:
-        floor = 1e-9 * float(np.ptp(task.values[task.observed]))
+        floor = 1e-9 * draws[0].scale  # above 0 for constant data, too
         std = np.where(task.observed, 0.0, answers[0].std + floor)
         ratios = calibration.errors / (np.concatenate(spreads) + floor)
     expected, unsure = _expected(tournament)

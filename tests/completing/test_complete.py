@@ -12,6 +12,7 @@ import pytest
 from scipy.ndimage import gaussian_filter
 
 import airnp
+from airnp import masks
 from airnp.completing.completion import cross_fit
 from airnp.completing.judging import Judges
 from airnp.completing.models import MODELS, Answer, LowRank, Means, Picture, Task
@@ -433,3 +434,12 @@ def test_every_model_keeps_the_protocol(model: Any) -> None:
         assert answer.matrix.shape == TRUTH.shape
         assert np.isfinite(answer.matrix).all()
         assert model.cost(task) > 0
+
+
+@pytest.mark.parametrize("name", ["patches", "rows", "low rank"])
+def test_constant_data_has_intervals_as_narrow_as_its_errors(name):
+    (model,) = (model for model in MODELS if model.name == name)
+    found = airnp.complete(np.zeros((8, 8)), masks.random((8, 8), 0.3, seed=0), models=[model], seed=0)
+    low, high = found.interval(0.5)
+    np.testing.assert_allclose(found.X, 0, atol=1e-6)
+    assert np.abs(high - low).max() < 1e-5
