@@ -446,6 +446,8 @@ def _code_hash(names: tuple[str, ...], imports: bool) -> str:
 def _sources(names: Iterable[str]) -> set[Path]:
     """Return the named files of the package, and all files of the named folders."""
     paths = [_PACKAGE / name for name in names]
+    if lost := [path for path in paths if not path.exists()]:
+        raise FileNotFoundError(f"code of cells is not there: {', '.join(map(str, lost))}")
     return {file for path in paths for file in [path, *path.rglob("*.py")] if file.is_file()}
 
 
@@ -466,7 +468,7 @@ def _imports(path: Path) -> Iterator[Path]:
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "airnp":
             folder = _PACKAGE.joinpath(*str(node.module).split(".")[1:])
             candidates = [folder.with_suffix(".py"), *(folder / f"{alias.name}.py" for alias in node.names)]
-            if folder != _PACKAGE:  # the package's own __init__ imports everything
+            if folder != _PACKAGE:  # the package's own __init__ loads everything
                 candidates.append(folder / "__init__.py")
             yield from filter(Path.is_file, candidates)
 

@@ -106,8 +106,8 @@ def _ours(title: str, settings: Mapping[str, Any], *, on_request: bool = False) 
     return Filler(title, inpaint, settings, code=("images",), is_ours=True, on_request=on_request)
 
 
-def _baseline(name: str, title: str, settings: Mapping[str, Any], file: str, **options: Any) -> Filler:
-    code = (f"baselines/{file}.py",)
+def _baseline(name: str, title: str, settings: Mapping[str, Any], **options: Any) -> Filler:
+    code = ("baselines/inpainters.py",)
     return Filler(title, partial(by_channel, name), settings, is_seeded=False, code=code, **options)
 
 
@@ -124,12 +124,12 @@ METHODS = {
     FAST: _ours("airnp, fast", {"quality": "fast"}),
     "air": _ours("AIR", {"method": "air"}, on_request=True),
     "biharmonic": Filler("biharmonic", biharmonic, is_seeded=False, skips=("retina own 90%",)),
-    "linear": _baseline("linear", "linear", {}, "simple"),
-    "navier_stokes": _baseline("navier_stokes", "Navier-Stokes", {}, "opencv"),
-    "navier_stokes_3": _baseline("navier_stokes", "Navier-Stokes, radius 3", {"radius": 3}, "opencv"),
-    "telea": _baseline("telea", "Telea", {}, "opencv"),
-    "fsr": _baseline("fsr", "FSR", {"quality": "fast"}, "opencv"),
-    "fsr_best": _baseline("fsr", "FSR, best", {"quality": "best"}, "opencv", small_only=True),
+    "linear": _baseline("linear", "linear", {}),
+    "navier_stokes": _baseline("navier_stokes", "Navier-Stokes", {}),
+    "navier_stokes_3": _baseline("navier_stokes", "Navier-Stokes, radius 3", {"radius": 3}),
+    "telea": _baseline("telea", "Telea", {}),
+    "fsr": _baseline("fsr", "FSR", {"quality": "fast"}),
+    "fsr_best": _baseline("fsr", "FSR, best", {"quality": "best"}, small_only=True),
     "bm3d": _peer("iterated BM3D", peers.bm3d),
     "wavelets": _peer("iterated wavelets", peers.wavelets),
     "deep_prior": _peer("deep image prior", peers.deep_prior, is_seeded=True),
