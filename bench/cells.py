@@ -446,8 +446,6 @@ def _code_hash(names: tuple[str, ...], imports: bool) -> str:
 def _sources(names: Iterable[str]) -> set[Path]:
     """Return the named files of the package, and all files of the named folders."""
     paths = [_PACKAGE / name for name in names]
-    if lost := [path for path in paths if not path.exists()]:
-        raise FileNotFoundError(f"code of cells is not there: {', '.join(map(str, lost))}")
     return {file for path in paths for file in [path, *path.rglob("*.py")] if file.is_file()}
 
 

@@ -478,3 +478,9 @@ def test_times_are_measured_up_to_12_megapixels():
     assert len({(kind, label) for kind, label, _ in every}) == len(every)
     assert len(timing.cases(2, quick=True)) < len(every)
     assert {kind for kind, _, _ in every} <= set(timing.KINDS)
+
+
+def test_the_code_that_methods_name_is_there():
+    named = {name for filler in METHODS.values() for name in filler.code}
+    assert named
+    assert all((cells._PACKAGE / name).exists() for name in named)
