@@ -264,9 +264,9 @@ def ssim(X: Any, truth: Any, *, data_range: float | None = None) -> float | NDAr
     similarity: Any = skimage.metrics.structural_similarity  # has no type hints
     values = np.empty(batch)
     for index in np.ndindex(batch):
-        values[index] = similarity(
-            target[index], estimate[index], win_size=_SSIM_WINDOW, data_range=float(peaks[index])
-        )
+        # In units of the range: squares of very large or small numbers are no numbers.
+        pair = target[index] / peaks[index], estimate[index] / peaks[index]
+        values[index] = similarity(*pair, win_size=_SSIM_WINDOW, data_range=1.0)
     return _float_or_array(values)
 
 

@@ -423,8 +423,10 @@ class Trials:
         values, weights = self._entries.values, self._entries.weights
         mean, b, c = first_offsets(self._entries, self._shrinkage)
         left = values - mean - b[self._entries.pattern.line_of_each()] - c[self._entries.pattern.indices]
-        spread = float(np.sqrt(np.average((left / self._unit) ** 2, weights=weights)))
-        return float(np.clip(spread * self._unit / (_SPREAD * span), 0.1, 10)) if span > 0 else 1.0
+        if span == 0:
+            return 1.0
+        spread = float(np.sqrt(np.average((left / span) ** 2, weights=weights)))
+        return float(np.clip(spread / _SPREAD, 0.1, 10))
 
 
 def _judged(curves: list[npt.NDArray[np.float64]]) -> Trial:

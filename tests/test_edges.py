@@ -13,6 +13,7 @@ import scipy.sparse as sp
 
 import airnp
 import airnp.baselines
+from airnp import masks, metrics
 from airnp.data.entries import read_entries
 from airnp.data.inputs import read
 from airnp.ratings import chosen_shrinkage
@@ -371,6 +372,28 @@ def test_a_seed_of_masks_that_is_none_is_named() -> None:
     for call in (airnp.masks.random, airnp.masks.rows, airnp.masks.columns, airnp.masks.scratches):
         with pytest.raises(ValueError, match=r"^seed: .* got -1"):
             call((5, 5), seed=-1)
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e200])
+def test_ssim_does_not_depend_on_the_unit(scale: float) -> None:
+    X, truth = np.random.default_rng(0).standard_normal((2, 9, 8))
+    assert metrics.ssim(scale * X, scale * truth) == pytest.approx(metrics.ssim(X, truth))
+
+
+def test_equal_ratings_of_1e200_choose_a_spread() -> None:
+    users, items = [0, 0, 0, 2, 3, 3], [1, 2, 3, 1, 0, 4]
+    R = sp.coo_array((np.full(6, 1e200), (users, items)), shape=(4, 5))
+    with pytest.warns(airnp.EmptyLineWarning):
+        found = airnp.fit_ratings(R, max_iter=5, seed=0)
+    np.testing.assert_allclose(found.predict([0], [1]), 1e200)
+
+
+def test_a_tiny_constant_column_is_filled_by_its_constant() -> None:
+    Y = np.random.default_rng(0).choice([0.0, 1e-200], (12, 4))
+    Y[:, 1] = 1e-200
+    seen = masks.random(Y.shape, 0.3, seed=0)
+    found = AIRImputer(random_state=0).fit_transform(np.where(seen, Y, np.nan))
+    np.testing.assert_allclose(found[:, 1], 1e-200, rtol=1e-9)
 
 
 # --- masks ---

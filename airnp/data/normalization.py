@@ -190,7 +190,7 @@ class ColumnScaling:
 
     @classmethod
     def of(cls, values: npt.NDArray[Any], observed: npt.NDArray[np.bool_]) -> ColumnScaling:
-        """Return the scaling of a table (n, d) with gaps; a constant column has scale 1.
+        """Return the scaling of a table (n, d) with gaps; a constant column has 1, or its size if less.
 
         Examples
         --------
@@ -212,7 +212,7 @@ class ColumnScaling:
                 column = column.clip(low - reach, high + reach)
             spread = float(column.std())
             center[j] = column.mean() * size
-            scale[j] = spread * size if spread > 1e-12 else 1.0
+            scale[j] = spread * size if spread > 1e-12 else min(size, 1.0)
         return cls(center, scale)
 
     def standardised(

@@ -198,8 +198,9 @@ def candidate(channels: int, quality: Quality, gaps: Gaps, given: Overrides) -> 
             step=1.7 if left else 1.0,
         )
         rounds.append(how)
-    # A graph over fewer places is better, if a little, and takes less time; rounds gain from more.
-    graph = GraphSettings(search=given.search or 6, tolerance=3e-3 if quality == "fast" else 1e-3)
+    # Outside of holes, a graph over fewer places takes less time and is no worse.
+    near = 10 if gaps == "deep" else 6
+    graph = GraphSettings(search=given.search or near, tolerance=3e-3 if quality == "fast" else 1e-3)
     return Candidate(2 if quality == "best" else 1, tuple(rounds), graph=graph)
 
 
