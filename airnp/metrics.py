@@ -25,6 +25,9 @@ Bools = NDArray[np.bool_]
 _MATRIX = (-2, -1)  # the axes of one problem; everything before them is the batch
 _SSIM_WINDOW = 7
 
+_SSIM_LEAST = 1e-100
+"""Range, over the largest number, below which the constants of SSIM would vanish."""
+
 
 def nmae(X: Any, truth: Any, mask: Any) -> float | NDArray[np.float64]:
     r"""Normalised mean absolute error on the missing entries.
@@ -264,9 +267,11 @@ def ssim(X: Any, truth: Any, *, data_range: float | None = None) -> float | NDAr
     similarity: Any = skimage.metrics.structural_similarity  # has no type hints
     values = np.empty(batch)
     for index in np.ndindex(batch):
-        # In units of the range: squares of very large or small numbers are no numbers.
-        pair = target[index] / peaks[index], estimate[index] / peaks[index]
-        values[index] = similarity(*pair, win_size=_SSIM_WINDOW, data_range=1.0)
+        # In units of the largest number: squares of very large or small ones are no numbers.
+        pair, peak = (target[index], estimate[index]), float(peaks[index])
+        unit = max(peak, *(float(np.abs(image).max()) for image in pair))
+        span = max(peak / unit, _SSIM_LEAST)
+        values[index] = similarity(*(image / unit for image in pair), win_size=_SSIM_WINDOW, data_range=span)
     return _float_or_array(values)
 
 

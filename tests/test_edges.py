@@ -378,6 +378,7 @@ def test_a_seed_of_masks_that_is_none_is_named() -> None:
 def test_ssim_does_not_depend_on_the_unit(scale: float) -> None:
     X, truth = np.random.default_rng(0).standard_normal((2, 9, 8))
     assert metrics.ssim(scale * X, scale * truth) == pytest.approx(metrics.ssim(X, truth))
+    assert abs(metrics.ssim(X, truth, data_range=scale)) <= 1
 
 
 def test_equal_ratings_of_1e200_choose_a_spread() -> None:
